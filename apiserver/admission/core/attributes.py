@@ -1,4 +1,4 @@
-"""A proposed change, as every admission plugin sees it.
+"""The attributes of a proposed change, as admission plugins see it.
 
 Upstream: kubernetes/apiserver `pkg/admission/{interfaces,attributes,audit}.go`.
 """
@@ -22,9 +22,9 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(slots=True)
 class Reinvocation:
-    """What mutating plugins know of being asked twice. One that sets `wanted` has all of them asked once more, with `again` set.
+    """The state of reinvocation. A mutating plugin that sets `wanted` has all of them run once more, with `again` set.
 
-    `values` is what a plugin keeps from the first time for the second, by its name.
+    `values` is what a plugin keeps from the first run for the second, by its name.
     """
 
     again: bool = False
@@ -34,14 +34,18 @@ class Reinvocation:
 
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """Made in one place (`verbs/admit.py`), anew in every round of a write.
+    """The attributes of one change. `verbs/admit.py` makes them, anew in every round of a write.
 
-    `object` is the new object and `old` the stored one, complete with kind, apiVersion and defaults, in the version in which it is stored:
-    None where there is none (`old` on CREATE, `object` on DELETE). Nobody changes them in place. `options` are those of the operation: a
-    PATCH has UpdateOptions, or CreateOptions where it creates. `name` is empty while a name is still to be generated, and for the objects
-    of a deletecollection. `user` is who acts, after impersonation. `warnings` and `annotations` are the request's. `resource` is the
-    version that the request named. `until` is when the request is over, by the event loop's clock. `views` show `object` and `old` in
-    other forms. `submitted` is the new object as it was before any plugin replaced it.
+    * `object`, `old`: the new and the stored object, complete with kind, apiVersion and defaults, in the stored version. `old` is None
+      on CREATE, `object` on DELETE. They must not be changed in place.
+    * `options`: those of the operation. A PATCH has UpdateOptions, or CreateOptions if it creates.
+    * `name`: empty while a name is still to be generated, and for the objects of a deletecollection.
+    * `user`: the user who acts, after impersonation.
+    * `warnings`, `annotations`: those of the request.
+    * `resource`: the version that the request named.
+    * `until`: when the request ends, by the event loop's clock.
+    * `views`: `object` and `old` in other forms.
+    * `submitted`: the new object before any plugin replaced it.
     """
 
     operation: Operation
@@ -66,7 +70,7 @@ class Attributes:
 
     @property
     def namespace(self) -> str:
-        """The request's; empty for what is in none."""
+        """The request's namespace; empty for cluster-scoped objects."""
         return self.info.namespace if self.resource.namespaced else ""
 
     @property
@@ -74,15 +78,15 @@ class Attributes:
         return self.info.subresource
 
     def become(self, obj: Object | None) -> None:
-        """From now on this is the new object. Of a large one before it no other forms stay."""
+        """Replace the new object. If the last one is large, its other forms are dropped."""
         if self.object is not None and self.object is not obj:
             self.views.leave(self.object)
         self.object = obj
 
     def annotate(self, key: str, value: str, level: Level = Level.METADATA) -> None:
-        """A note for whoever records the request, under `prefix/name`. The first value of a key stays.
+        """Add an audit annotation with the key `prefix/name`. The first value of a key stays.
 
-        Raises ValueError for a key of another form.
+        Raises ValueError for an invalid key.
         """
         if key.count("/") != 1:
             raise ValueError(
@@ -95,7 +99,7 @@ class Attributes:
 
 
 def forbidden(attributes: Attributes, why: str) -> StatusError:
-    """403 of an admission plugin, with the best name that there is (kubernetes/apiserver `pkg/admission/errors.go`)."""
+    """Make the 403 of an admission plugin, with the best available name (kubernetes/apiserver `pkg/admission/errors.go`)."""
     metadata = attributes.object["metadata"] if attributes.object is not None else {}
     name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
     return errors.forbidden(attributes.resource.group_resource, name, why)

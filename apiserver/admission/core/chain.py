@@ -1,4 +1,4 @@
-"""The order of admission: every mutating plugin, then (after validation of the object) every validating one.
+"""Run admission in order: every mutating plugin, then (after validation of the object) every validating one.
 
 Upstream: kubernetes/apiserver `pkg/admission/{chain,reinvocation}.go`, `pkg/admission/metrics/metrics.go`.
 """
@@ -15,16 +15,17 @@ from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.schema.resource import Object
 
 PREPARE_SECONDS = 0.5
-"""How often it is looked whether there is something new."""
+"""The pause between two rounds of preparation."""
 
 
 @runtime_checkable
 class MutatingPlugin(Protocol):
-    """Sees a change before its object is validated, refuses it with a StatusError, or says what it becomes. Asked again in every round
-    of a write."""
+    """Sees a change before its object is validated. It refuses with a StatusError, or returns a replacement. Runs in every round of a
+    write.
+    """
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """The object that takes the place of `attributes.object`, whole, with kind and apiVersion; None leaves it as it is."""
+        """Return the object that replaces `attributes.object`, whole, with kind and apiVersion. None leaves it as it is."""
 
 
 @runtime_checkable
@@ -35,13 +36,13 @@ class ValidatingPlugin(Protocol):
 
 
 Plugin = MutatingPlugin | ValidatingPlugin
-"""A plugin may be of both sorts."""
+"""A plugin may be both."""
 _Plugin = TypeVar("_Plugin", bound=Plugin)
 
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plugin that is asked about some operations only."""
+    """A plugin that handles only some operations."""
 
     operations: Collection[Operation]
 
@@ -51,13 +52,13 @@ class Prepared(Protocol):
     """A plugin with work that no request should wait for."""
 
     async def prepare(self) -> None:
-        """Makes of new configurations what requests will need, and says what is wrong with them. Costs nothing where nothing is new."""
+        """Prepare new configurations for requests, and log their errors. Costs nothing if nothing is new."""
 
 
 class Chain:
-    """The plugins in the order in which they are asked.
+    """The plugins in the order in which they run.
 
-    Each is timed, and so is each step as a whole, where there is a plugin for it.
+    Each plugin is timed, and so is each step as a whole, if it has plugins.
     """
 
     def __init__(self, plugins: Sequence[Plugin] = (), *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -69,14 +70,14 @@ class Chain:
         self._judging: dict[Operation, _Step[ValidatingPlugin]] = {}
 
     async def prepare(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """Lets plugins prepare for what was configured anew, until it is cancelled."""
+        """Let plugins prepare new configurations until cancelled."""
         while True:
             for plugin in self._prepared:
                 await plugin.prepare()
             await sleep(PREPARE_SECONDS)
 
     async def admit(self, attributes: Attributes) -> None:
-        """Leaves in `attributes.object` what the plugins made of it."""
+        """Run the mutating plugins. Their result is in `attributes.object`."""
         step = self._admitting.get(attributes.operation)
         if step is None:
             step = self._admitting[attributes.operation] = _Step("admit", attributes.operation, self.mutating)
@@ -94,7 +95,7 @@ class Chain:
         step.summarise(now - began)
 
     async def _admit(self, attributes: Attributes, step: _Step[MutatingPlugin], now: float) -> float:
-        """When it was done, having begun `now`."""
+        """Run one round that begins at `now`; return when it ended."""
         for plugin, observe in step.asked:
             before = now
             try:
@@ -109,7 +110,7 @@ class Chain:
         return now
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raises what the first plugin that refuses says."""
+        """Run the validating plugins. Raises the error of the first one that refuses."""
         step = self._judging.get(attributes.operation)
         if step is None:
             step = self._judging[attributes.operation] = _Step("validate", attributes.operation, self.validating)
@@ -130,7 +131,7 @@ class Chain:
 
 
 class _Step(Generic[_Plugin]):
-    """One step of one operation: whom to ask, and the children of the metrics by which that is counted."""
+    """One step of one operation: its plugins, and their metrics."""
 
     def __init__(self, kind: str, operation: Operation, plugins: Sequence[_Plugin]) -> None:
         self._labels = (kind, operation)

@@ -1,4 +1,4 @@
-"""Expressions of configurations that do not compile, told of one that nobody has judged yet: kube-apiserver refuses those of a cluster.
+"""Find expressions that do not compile in configurations from files. kube-apiserver checks those of a cluster itself.
 
 Upstream: kubernetes/kubernetes `pkg/apis/admissionregistration/validation/validation.go`.
 """
@@ -47,11 +47,11 @@ _SCOPES: Mapping[str, Callable[[str, Object], Iterator[Scope]]] = {
     "mutating_policies": lambda name, policy: _mutating(name, policy["spec"]),
     "validating_policies": lambda name, policy: _validating(name, policy["spec"]),
 }
-"""What expressions are compiled in, by the names that `sources.Sources` has for configurations."""
+"""The scopes of a configuration's expressions, by the names of configurations in `sources.Sources`."""
 
 
 def mistakes(sort: str, configuration: Object) -> Iterator[FieldError]:
-    """Of a decoded configuration. Nothing of one that lacks what it must have: that has been told."""
+    """Yield the errors of a decoded configuration; none if required members are missing, because that was reported already."""
     make = _SCOPES.get(sort)
     if make is None:
         return

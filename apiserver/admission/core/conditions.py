@@ -1,4 +1,4 @@
-"""Match conditions: whether a webhook or policy is asked at all.
+"""Match conditions: decide whether a webhook or policy runs at all.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/matchconditions/matcher.go`.
 """
@@ -18,7 +18,7 @@ from kubecel.values.types import BOOL
 
 
 class ConditionErrors(Exception):
-    """Conditions that could not be evaluated, where none says no. The text is upstream's of them all."""
+    """Some conditions could not be evaluated, and no other one is false. The text is upstream's of all errors."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         different = list(dict.fromkeys(texts))
@@ -27,8 +27,11 @@ class ConditionErrors(Exception):
 
 
 class MatchConditions:
-    """All of one webhook or policy. `name`, `kind` ("webhook", "policy") and `step` ("admit", "validating", "validate") are what metrics
-    call it, `at` is where they stand."""
+    """The conditions of one webhook or policy.
+
+    `labels` are its name, kind ("webhook", "policy") and step ("admit", "validating", "validate") in metrics. `at` is the conditions'
+    path.
+    """
 
     def __init__(
         self, conditions: Iterable[Mapping[str, Any]], expressions: Expressions, scope: Scope, *labels: str, at: str
@@ -53,7 +56,7 @@ class MatchConditions:
         scope: Scope | None = None,
         at: str = "spec.matchConditions",
     ) -> MatchConditions | None:
-        """Of the member `matchConditions`; None where there are none. `scope` is that of a policy."""
+        """Make the conditions of the member `matchConditions`; None without any. `scope` is that of a policy."""
         found = list(conditions or ())
         return cls(found, expressions, scope or Scope(), name, kind, step, at=at) if found else None
 
@@ -62,16 +65,16 @@ class MatchConditions:
         return tuple(condition.text for condition in self._conditions)
 
     async def problems(self) -> list[tuple[str, str]]:
-        """Which of them do not compile, and why."""
+        """Return the conditions that do not compile, with their errors."""
         await self._scope.ready()
         return self._scope.problems()
 
     async def matches(self, attributes: Attributes, match: Match) -> bool:
-        """Whether none says no. Raises ConditionErrors where none does and some cannot be evaluated."""
+        """Return whether no condition is false. Raises ConditionErrors if none is false but some cannot be evaluated."""
         return await self.judge(Variables(attributes, match))
 
     async def judge(self, variables: Variables) -> bool:
-        """The same, where the variables of the change are made already."""
+        """Evaluate the conditions with existing variables, like `matches`."""
         labels, started = (*self._labels, variables.attributes.operation), time.perf_counter()
         try:
             return await self._judged(variables.for_conditions(), labels)

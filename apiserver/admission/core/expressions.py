@@ -1,11 +1,11 @@
-"""Expressions about changes: compiled once, evaluated for many, never long on the event loop.
+"""Evaluate expressions about changes: compile once, evaluate often, never hold the event loop for long.
 
-    scope       expressions that may use the same variables, those of a policy among them; compiled together, in a thread
-    evaluate    the results of some of them for one change, within a budget of cost
+* scope: expressions that may use the same variables, those of a policy among them; compiled together, in a thread
+* evaluate: the results of some of them for one change, within a cost budget
 
-What takes long goes on in a thread, which gives up when nobody waits for it any more. An expression that asks the authorizer stops where
-it asks; it is evaluated again once the answer is known.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/{compile,composition,condition,activation}.go`, `pkg/apis/cel/config.go`.
+Long work moves to a thread, which stops when nobody waits for it any more. An expression that asks the authorizer stops there, and is
+evaluated again once the answer is known. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/cel/{compile,composition,condition,activation}.go`, `pkg/apis/cel/config.go`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kubecel.values.errors import CostExceeded, EvaluationError, Overspent, Pani
 from kubecel.values.types import Type
 
 CONDITIONS_BUDGET = 2_500_000
-"""What all match conditions of a webhook or policy may cost for one change."""
+"""The cost budget of all match conditions of a webhook or policy for one change."""
 POLICY_BUDGET = 10_000_000
-"""What the validations of a policy may cost for one change, binding and parameter."""
+"""The cost budget of a policy's validations for one change, binding and parameter."""
 LOOP_SECONDS = 0.003
-"""How long expressions are evaluated on the event loop, and how much of it may pass before others get their turn."""
+"""How long expressions are evaluated on the event loop, and how much of that may pass before other tasks get their turn."""
 LONG_CHARACTERS = 4096
-"""All expressions of a scope together: longer ones are evaluated in a thread."""
+"""Characters of all expressions of a scope together: longer ones are evaluated in a thread."""
 
 Decide = Callable[[User, RequestInfo], Awaitable[Decision]]
 
@@ -51,18 +51,18 @@ class Unevaluated(Exception):
 
 
 class OutOfBudget(Unevaluated):
-    """The expressions of one evaluation together cost more than they may."""
+    """The expressions of one evaluation exceed the cost budget."""
 
     def __init__(self) -> None:
         super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
 
 
 class _Unfinished(Exception):
-    """What is left takes too long for the event loop. No error of the language."""
+    """The rest takes too long for the event loop. Not an error of the language."""
 
 
 class Result(NamedTuple):
-    """What came of one expression: its value, or with `problem` why there is none. `seconds` is how long it took."""
+    """The result of one expression: its value, or the error in `problem`. `seconds` is how long it took."""
 
     value: Any = None
     problem: str = ""
@@ -70,12 +70,14 @@ class Result(NamedTuple):
 
 
 NOTHING = Result()
-"""Of an expression that is not there."""
+"""The result of a missing expression."""
 
 
 class Expression:
-    """A text that must be of one of the types `results`, of any if there are none. Once its scope is compiled it has a `program` and the
-    type `output`, or a `problem`: why not. `at` is its path in the configuration."""
+    """An expression whose type must be in `results`, if that is not empty. `at` is its path in the configuration.
+
+    After its scope is compiled, it has a `program` and the type `output`, or a `problem`.
+    """
 
     __slots__ = ("at", "authorizes", "output", "problem", "program", "results", "text")
 
@@ -110,8 +112,10 @@ def _either(types: Sequence[Type]) -> str:
 
 
 class Scope:
-    """Expressions that may use the same variables: `params` if there are any, what `additions` bring, and with `variables` those of a
-    policy, each a name and an expression that may use those before it. None: there is no `variables` at all."""
+    """Expressions that may use the same variables: `params` if set, and those of `additions`.
+
+    `variables` are those of a policy, each a name and an expression that may use the ones before it. None: `variables` does not exist.
+    """
 
     def __init__(
         self,
@@ -136,27 +140,27 @@ class Scope:
 
     @property
     def small(self) -> bool:
-        """Whether evaluating it cannot take long but for loops and large values."""
+        """Whether evaluation is quick except for loops and large values."""
         return self._characters <= LONG_CHARACTERS
 
     def expression(self, text: str, *results: Type, authorizes: bool = True, at: str = "") -> Expression:
-        """One more; `authorizes` says whether it may ask the authorizer, `at` its path in the configuration."""
+        """Add an expression. `authorizes`: it may ask the authorizer. `at`: its path in the configuration."""
         made = Expression(text, results, authorizes=authorizes, at=at)
         self._expressions.append(made)
         self._characters += len(text)
         return made
 
     async def ready(self) -> None:
-        """Returns when it is compiled."""
+        """Wait until the scope is compiled."""
         if not self.compiled:
             await EXPRESSIONS.once(self, self.compile)
 
     def problems(self) -> list[tuple[str, str]]:
-        """The texts that did not compile, and why."""
+        """Return the texts that did not compile, with their errors."""
         return [(expression.text, expression.problem) for expression in self._all if expression.problem]
 
     def mistakes(self) -> Iterator[FieldError]:
-        """The same with their places, but for those that are not there at all."""
+        """Yield the compile errors with their paths, except for missing expressions."""
         for expression in self._all:
             if expression.problem and expression.text:
                 yield fieldpath.invalid(expression.at, expression.text, expression.problem)
@@ -166,7 +170,7 @@ class Scope:
         return (*(variable for _, variable in self._variables), *self._expressions)
 
     def compile(self) -> None:
-        """All of them. What is wrong with one is told when it is used. For a thread."""
+        """Compile all expressions, in a thread. The error of one is reported when it is used."""
         types = self.types
         for name, variable in self._variables:
             variable.compile(self._environment(types, authorizes=True))
@@ -192,7 +196,7 @@ def _plain(*, params: bool, authorizes: bool) -> Environment:
 
 
 class Expressions:
-    """Evaluates expressions. `decide` is asked what a user may do."""
+    """Evaluates expressions. `decide` authorizes a user's request."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
@@ -201,8 +205,10 @@ class Expressions:
     async def evaluate(
         self, scope: Scope, expressions: Sequence[Expression | None], variables: Variables, *, budget: int
     ) -> tuple[list[Result], int]:
-        """A result for each expression, in their order, and what is left of the budget. `variables` of the scope are evaluated for all of
-        them together, each when it is first asked for. Raises Unevaluated."""
+        """Return a result for each expression, in order, and the rest of the budget. Raises Unevaluated.
+
+        The scope's `variables` are evaluated once for all expressions, each when it is first used.
+        """
         if not scope.compiled:
             await scope.ready()
         try:
@@ -256,7 +262,7 @@ def _checkpoint() -> bool:
 
 
 class _Run:
-    """One evaluation, which goes on where it stopped: at the expression that was not finished, with the variables that are known."""
+    """One evaluation. It resumes where it stopped: at the unfinished expression, with the known variables."""
 
     def __init__(
         self, scope: Scope, expressions: Sequence[Expression | None], variables: Variables, budget: int
@@ -268,7 +274,7 @@ class _Run:
         self._bindings = variables.values if self._composed is None else self._composed.bindings
 
     def go(self, cancelled: Callable[[], bool]) -> None:
-        """To the end, unless an expression asks or `cancelled` raises what it likes. Raises OutOfBudget."""
+        """Evaluate to the end, unless an expression asks the authorizer or `cancelled` raises an error. Raises OutOfBudget."""
         if self._composed is not None:
             self._composed.cancelled = cancelled
         while len(self.results) < len(self._expressions):

@@ -1,7 +1,6 @@
-"""Admission configured by files: what a cluster would hold as objects, for one machine without a cluster.
+"""Configure admission by files, for one machine without a cluster. The files hold what a cluster would hold as objects.
 
-Files are read again when they change; what has mistakes then leaves everything as it was. Objects of kinds that configure nothing are
-what policies may take as parameters.
+Files are read again when they change; a change with errors is ignored as a whole. Objects of other kinds may be parameters of policies.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from kubetext import names
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""What is read of a folder."""
+"""The files of a folder that are read."""
 POLL_SECONDS = 1.0
 NAMESPACE = "default"
-"""That of objects which name none although others of their kind do."""
+"""The namespace of objects that name none although others of their kind do."""
 _NAMESPACED = {("v1", "ConfigMap"), ("v1", "Secret")}
 _KINDS = {shape.name: name for name, shape in registration.SHAPES.items()}
 _UNUSABLE = {
@@ -43,7 +42,7 @@ NamedKind = tuple[str, str]
 
 @dataclass(slots=True)
 class Found:
-    """What stands in files: configurations by the names that `Sources` has for them, other objects by kind, and all mistakes."""
+    """The contents of files: configurations by their names in `Sources`, other objects by kind, and all errors."""
 
     configurations: dict[str, dict[str, dict[str, Any]]] = field(
         default_factory=lambda: {name: {} for name in registration.SHAPES}
@@ -53,7 +52,9 @@ class Found:
 
 
 def read(paths: Iterable[Path], *, now: str) -> Found:
-    """Reads files, and the files in folders. `now` is what defaults take the time from. Takes as long as a disk does, and compiling."""
+    """Read files, and the files in folders. Reads the disk and compiles expressions, so it may take long. `now` is the time for
+    defaults.
+    """
     found = Found()
     for file in _files(paths, found.mistakes):
         try:
@@ -78,7 +79,7 @@ def _files(paths: Iterable[Path], mistakes: list[str]) -> Iterator[Path]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: what looks like a time is a text."""
+    """YAML as Kubernetes reads it: a text that looks like a time stays a text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -88,7 +89,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _objects(file: str, documents: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Each object with where it stands; those of a list one by one."""
+    """Yield each object with its place; the items of a list one by one."""
     for number, document in enumerate(documents, start=1):
         where = file if len(documents) == 1 else f"{file}, document {number}"
         if document is None:
@@ -100,7 +101,7 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _take(document: Any, found: Found, now: str) -> Iterator[str]:
-    """Takes an object in, or yields what is wrong with it."""
+    """Take an object, or yield its errors."""
     if not isinstance(document, dict):
         yield "is no object"
         return
@@ -150,17 +151,17 @@ def _complete(shape: Struct, content: Object, *, into: dict[str, Any], now: str)
 
 
 class Kept(Nothing):
-    """The objects of one kind, as they were when the files were read last."""
+    """The objects of one kind, as they were when the files were last read."""
 
     def take(self, items: Mapping[str, Object]) -> None:
-        """Puts other objects in the place of those that were there."""
+        """Replace the objects."""
         if items != self.items:
             self.items = items
             self.version += 1
 
 
 class ParamKind:
-    """The objects of one kind. It is one of namespaces when one of them names a namespace."""
+    """The objects of one kind. The kind is namespaced if one of them names a namespace."""
 
     def __init__(self, kind: NamedKind, objects: Sequence[Object]) -> None:
         placed = [(obj["metadata"].get("namespace", ""), obj) for obj in objects]
@@ -184,13 +185,13 @@ class ParamKind:
 
 
 class Params:
-    """A kind that no file has an object of does not exist, but for those that every cluster has."""
+    """The parameter kinds in files. A kind without objects does not exist, except those that every cluster has."""
 
     def __init__(self) -> None:
         self.objects: Mapping[NamedKind, Sequence[Object]] = {}
 
     async def kind(self, api_version: str, kind: str) -> ParamKind:
-        """Raises NoSuchKind."""
+        """Return the objects of a kind. Raises NoSuchKind."""
         named = (api_version, kind)
         if named not in self.objects and named not in _NAMESPACED:
             group, _, version = api_version.rpartition("/")
@@ -199,7 +200,7 @@ class Params:
 
 
 class Files:
-    """Follows files and folders. `run` is a task of whoever wants changes to count."""
+    """Follows files and folders. The caller runs `run` as a task, so that changes take effect."""
 
     def __init__(self, paths: Sequence[Path], *, now: Callable[[], str]) -> None:
         self._paths = paths
@@ -210,12 +211,12 @@ class Files:
         self.sources = Sources(**self._kept, quotas=Nothing(), params=self._params)
 
     def load(self) -> list[str]:
-        """Reads everything, and returns all mistakes. Where there is one, all is as it was."""
+        """Read everything, and return all errors. With an error, nothing changes."""
         self._seen = self._signature()
         return self._take(read(self._paths, now=self._now()))
 
     async def run(self) -> None:
-        """Reads again what has changed, until it is cancelled."""
+        """Read changed files again until cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             signature = self._signature()
@@ -224,9 +225,9 @@ class Files:
             self._seen = signature
             mistakes = self._take(await asyncio.to_thread(read, self._paths, now=self._now()))
             for mistake in mistakes:
-                logger.error("admission stays as it was", extra={"mistake": mistake})
+                logger.error("the changed admission files are not used", extra={"error": mistake})
             if not mistakes:
-                logger.info("admission is configured anew", extra={"objects": self.count})
+                logger.info("the changed admission files are used", extra={"objects": self.count})
 
     def _take(self, found: Found) -> list[str]:
         if not found.mistakes:
@@ -237,11 +238,11 @@ class Files:
 
     @property
     def count(self) -> int:
-        """How many objects there are."""
+        """The number of objects."""
         return sum(len(kept.items) for kept in self._kept.values()) + sum(map(len, self._params.objects.values()))
 
     def _signature(self) -> object:
-        """Another value when a file has changed."""
+        """Return a value that changes when a file does."""
         signature = []
         for file in _files(self._paths, []):
             try:

@@ -1,9 +1,9 @@
-"""Which changes a webhook, a policy or a binding concerns: rules, selectors, and the versions that are equivalent.
+"""Match changes with webhooks, policies and bindings: rules, selectors, and equivalent versions.
 
-What the rules say of a request depends on what it names alone, so it is found out once for each of these and remembered. Selectors are
-asked only where the rules match, which nobody can tell from upstream's order: their errors count only then.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/{generic/webhook.go,predicates}`,
-`pkg/admission/plugin/policy/matching/matching.go`; kubernetes/apimachinery `pkg/runtime/mapper.go` (equivalent resources).
+The result of the rules depends only on what a request names, so it is cached by that. Selectors are evaluated only if the rules match.
+Clients cannot tell that from upstream's order, except that errors of selectors count only then. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/webhook/{generic/webhook.go,predicates}`, `pkg/admission/plugin/policy/matching/matching.go`;
+kubernetes/apimachinery `pkg/runtime/mapper.go` (equivalent resources).
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ _EXEMPT = frozenset(
 
 Namespace = Mapping[str, Any]
 Outcome = tuple[str, str, str, str, str]
-"""What rules look at: the group, version and resource that a request names, its subresource, its operation."""
+"""The input of rules: group, version and resource that a request names, its subresource, its operation."""
 
 
 class Namespaces(Protocol):
-    """The cluster's namespaces as far as they are known here, and whom to ask about the others."""
+    """The cluster's namespaces as far as they are known here, and a way to ask about others."""
 
     @property
     def ready(self) -> asyncio.Event:
         """Set once all have been listed."""
 
     def lookup(self, name: str) -> Namespace | None:
-        """The namespace as it is known here."""
+        """Return the namespace as it is known here."""
 
     async def ask(self, name: str) -> Namespace | None:
-        """The namespace as kube-apiserver has it. Raises ClusterError."""
+        """Return the namespace from kube-apiserver. Raises ClusterError."""
 
 
 class Match(NamedTuple):
-    """In which version the objects of a change are shown to who asked for it: the request's own, or an equivalent one that a rule names."""
+    """The version in which a webhook or policy sees the objects: the request's own, or an equivalent one that a rule names."""
 
     resource: Resource
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One of the rules of a configuration. `names` are those of the objects that it is about, empty for all."""
+    """One rule of a configuration. `names` are the names of its objects, empty for all."""
 
     groups: frozenset[str]
     versions: frozenset[str]
@@ -78,7 +78,7 @@ class Rule:
         )
 
     def matches(self, resource: Resource, attributes: Attributes) -> bool:
-        """Whether it is about this change, if that is one of `resource`."""
+        """Return whether it matches this change as a change of `resource`."""
         return (
             self._in_scope(attributes)
             and _listed(attributes.operation, self.operations)
@@ -108,9 +108,9 @@ def _listed(value: str, values: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a configuration asks of a change. Made once, and used by one Matcher.
+    """The match criteria of a configuration. Made once, and used by one Matcher.
 
-    `everything`: no rule at all means every change, as in policies. A selector is a text where it cannot be read: what is wrong with it.
+    `everything`: no rule at all matches every change, as in policies. A selector that cannot be parsed is its error's text.
     """
 
     rules: Sequence[Rule]
@@ -120,7 +120,7 @@ class Criteria:
     exact: bool
     everything: bool
     outcomes: dict[Outcome, Match | None] | None = field(default_factory=dict, compare=False, repr=False)
-    """What the rules said; None where that depends on the name of the object too."""
+    """The results of the rules; None if they depend on the object's name too."""
 
     @classmethod
     def of(
@@ -133,8 +133,10 @@ class Criteria:
         match_policy: str | None,
         names: bool = False,
     ) -> Criteria:
-        """Of the members of an API object; those that are absent have their defaults. `names`: policies' rules, which may name objects,
-        and of which there may be none."""
+        """Make criteria from the members of an API object; missing ones have their defaults.
+
+        `names`: the rules of policies, which may name objects, and may be empty.
+        """
         made = [Rule.of(rule, names=names) for rule in rules]
         unwanted = [Rule.of(rule, names=names) for rule in exclude]
         return cls(
@@ -156,7 +158,7 @@ def _selector(selector: Mapping[str, Any] | None) -> LabelSelector | str:
 
 
 class Matcher:
-    """Knows the versions of each kind, and the namespaces. There is one for all plugins."""
+    """Knows the versions of each kind, and the namespaces. All plugins share one."""
 
     def __init__(self, kinds: Kinds, namespaces: Namespaces) -> None:
         self.kinds = kinds
@@ -164,14 +166,14 @@ class Matcher:
         self._equivalents = {_path(a): [b for b in kinds if b is not a and b.stored is a.stored] for a in kinds}
 
     async def match(self, criteria: Criteria, attributes: Attributes) -> Match | None:
-        """In which version the change is shown, None if it is no concern. Raises StatusError: 404 of its namespace, or 500."""
+        """Return the version in which the change is shown, None if it does not match. Raises StatusError: 404 of its namespace, or 500."""
         match = self.candidate(criteria, attributes)
         if match is None or not await self.selected(criteria, attributes):
             return None
         return match
 
     def candidate(self, criteria: Criteria, attributes: Attributes) -> Match | None:
-        """The same as far as rules go."""
+        """Match by rules only."""
         outcomes = criteria.outcomes
         if outcomes is None:
             return self._by_rules(criteria, attributes)
@@ -190,7 +192,7 @@ class Matcher:
         return self._found(criteria.rules, attributes, exact=criteria.exact)
 
     def _found(self, rules: Sequence[Rule], attributes: Attributes, *, exact: bool) -> Match | None:
-        """The request's own version if any rule names that, else the first one that a rule names."""
+        """Return the request's own version if any rule names it, else the first one that a rule names."""
         own = attributes.resource
         if any(rule.matches(own, attributes) for rule in rules):
             return Match(own)
@@ -200,7 +202,7 @@ class Matcher:
         return next((Match(other) for rule in rules for other in others if rule.matches(other, attributes)), None)
 
     async def selected(self, criteria: Criteria, attributes: Attributes) -> bool:
-        """Whether both selectors match. Raises StatusError as `match` does."""
+        """Return whether both selectors match. Raises StatusError as `match` does."""
         wrong: StatusError | None = None
         try:
             if not await self._in_namespace(criteria.namespace_selector, attributes):
@@ -227,7 +229,7 @@ class Matcher:
         return selector.matches(_labels(namespace))
 
     async def namespace(self, attributes: Attributes) -> Namespace | None:
-        """That of the request; None for what is in none. Raises StatusError: 404, or 500 when nobody can be asked."""
+        """Return the request's namespace; None for cluster-scoped objects. Raises StatusError: 404, or 500 if nobody can tell."""
         return await self._namespace(attributes.namespace) if attributes.namespace else None
 
     async def _namespace(self, name: str) -> Namespace:
@@ -243,13 +245,13 @@ class Matcher:
 
 
 def outcome(attributes: Attributes) -> Outcome:
-    """What decides, beyond names and selectors, whom a change concerns. There are as many as this server has endpoints."""
+    """Return the input of rules, except names. It has as many values as this server has endpoints."""
     resource = attributes.resource
     return resource.group, resource.version, resource.plural, attributes.subresource, attributes.operation
 
 
 def exempt(resource: Resource) -> bool:
-    """Whether it is a kind of configuration, about which no configuration is asked: a wrong one could not be put right."""
+    """Return whether it is a kind of configuration. No configuration applies to these, or a wrong one could not be corrected."""
     return resource.group == "admissionregistration.k8s.io" and resource.kind in _EXEMPT
 
 

@@ -1,7 +1,7 @@
-"""NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted, nothing is changed in one that is missing.
+"""NamespaceLifecycle: reject creates in missing or terminating namespaces, and changes in missing ones.
 
-kube-apiserver does not run its admission for requests that it passes on, so this stands here. It does not know how
-namespaces are followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`.
+kube-apiserver does not run its admission for requests that it passes on, so Sluice does. The module does not know how namespaces are
+followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from apiserver.schema.resource import Object
 NAMESPACES = GroupResource("", "namespaces")
 IMMORTAL = ("default", "kube-system", "kube-public")
 MISSING_SECONDS = 0.05
-"""How long a create waits for its namespace: whoever makes a namespace and then something in it must not be faster than our watch."""
+"""How long a create waits for its namespace: the watch may lag behind a client that creates a namespace and then an object in it."""
 
 Namespace = Mapping[str, Any]
 
 
 class Namespaces(Followed, Protocol):
-    """The cluster's namespaces as far as they are known here, and whom to ask about the others."""
+    """The cluster's namespaces as far as they are known here, and a way to ask about others."""
 
     def lookup(self, name: str) -> Namespace | None:
-        """The namespace as it is known here."""
+        """Return the namespace as it is known here."""
 
     async def ask(self, name: str) -> Namespace | None:
-        """The namespace as kube-apiserver has it. Raises ClusterError."""
+        """Return the namespace from kube-apiserver. Raises ClusterError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,9 @@ class NamespaceLifecycle:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises 404 for the namespace, 403 for what would be new in one that is being deleted. Deletions pass, but for those of the
-        namespaces that must stay."""
+        """Raise 404 for a missing namespace, 403 for a create in a terminating one. Deletions pass, except those of permanent
+        namespaces.
+        """
         name = attributes.namespace
         if attributes.operation == "DELETE":
             if attributes.resource.group_resource == NAMESPACES and attributes.name in IMMORTAL:

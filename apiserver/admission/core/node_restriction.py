@@ -1,8 +1,8 @@
-"""NodeRestriction: a node creates, changes and deletes only what belongs to it.
+"""NodeRestriction: let a node create, change and delete only its own objects.
 
-kube-apiserver does not run its admission for requests that it passes on, so this stands here. What a node may read, and a first look at
-what it changes, is `filters/node_authorizer.py`. Upstream: kubernetes/kubernetes `plugin/pkg/admission/noderestriction/admission.go`,
-which leaves changes to its node authorizer alone; here an object may have been replaced since that looked.
+kube-apiserver does not run its admission for requests that it passes on, so Sluice does. `filters/node_authorizer.py` restricts reads
+and makes a first check of changes. Upstream: kubernetes/kubernetes `plugin/pkg/admission/noderestriction/admission.go`, which leaves
+changes to its node authorizer. Here an object may have been replaced since that check.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kubetext.quoting import go_quote
 
 
 class NodeRestriction:
-    """Judges what users of the group system:nodes write. Kinds whose objects belong to no node are everybody's."""
+    """Judges writes of the group system:nodes. Kinds whose objects belong to no node are not restricted."""
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises 403. The objects of a deletecollection are judged one by one."""
+        """Check one object. Raises 403. The objects of a deletecollection are judged one by one."""
         node = node_name(attributes.user)
         if node is None:
             return None
@@ -37,7 +37,7 @@ class NodeRestriction:
 
 
 def _value(resource: Resource, obj: Any) -> Any:
-    """None where nothing is set."""
+    """Return the node of an object, None if it has none."""
     for name in resource.selectable[resource.node_field].split("."):
         obj = obj.get(name) if isinstance(obj, dict) else None
     return obj

@@ -1,8 +1,8 @@
-"""OwnerReferencesPermissionEnforcement: who makes an object depend on others must have the rights that this amounts to.
+"""OwnerReferencesPermissionEnforcement: check the rights that new owner references amount to.
 
-An object with an owner is deleted with it, so whoever gives a stored object an owner must be allowed to delete it. An owner whose deletion
-waits for a dependent is held up by it, so whoever asks for that must be allowed to set the owner's finalizers. Off by default, as
-upstream. Upstream: kubernetes/kubernetes `plugin/pkg/admission/gc/gc_admission.go`.
+An object with an owner is deleted with it. So a user who gives a stored object an owner must be allowed to delete it. An owner may have
+to wait for a dependent before it is deleted. So a user who asks for that must be allowed to set the owner's finalizers. Off by default,
+as upstream. Upstream: kubernetes/kubernetes `plugin/pkg/admission/gc/gc_admission.go`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Reference = Mapping[str, Any]
 
 
 class Found(Protocol):
-    """Where the objects of a kind are."""
+    """The collection of a kind."""
 
     @property
     def path(self) -> str:
-        """Of the collection in all namespaces."""
+        """The path of the collection in all namespaces."""
 
     @property
     def namespaced(self) -> bool: ...
@@ -32,11 +32,11 @@ class Found(Protocol):
 
 class Mapper(Protocol):
     async def collection(self, api_version: str, kind: str) -> Found:
-        """Raises NoSuchKind, ClusterError."""
+        """Return the collection of a kind. Raises NoSuchKind, ClusterError."""
 
 
 class OwnerReferencesPermissionEnforcement:
-    """`decide` asks what a user may do, `kinds` are ours, and `mapper` knows all others; None: there are no others."""
+    """`decide` authorizes a user's request, `kinds` are Sluice's, and `mapper` knows all others; None if there are no others."""
 
     operations: Collection[Operation] = ("CREATE", "UPDATE")
 
@@ -48,7 +48,7 @@ class OwnerReferencesPermissionEnforcement:
         self._mapper = mapper
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raises 403."""
+        """Check new owner references. Raises 403."""
         new, old = _references(attributes.object), _references(attributes.old)
         if new == old:
             return
@@ -67,7 +67,7 @@ class OwnerReferencesPermissionEnforcement:
                 raise forbidden(attributes, f"{text}: {why}")
 
     async def _why_not(self, attributes: Attributes, info: RequestInfo) -> str | None:
-        """None when the user may do it; else the reason and the error, as Go prints them."""
+        """Return None if the user may do it, else the reason and the error as Go prints them."""
         try:
             decision = await self._decide(attributes.user, info)
         except ClusterError as error:
@@ -75,7 +75,7 @@ class OwnerReferencesPermissionEnforcement:
         return None if decision.allowed else f"{decision.reason}, <nil>"
 
     async def _finalizers(self, attributes: Attributes, reference: Reference) -> RequestInfo:
-        """A write of the owner's finalizers. An owner in a namespace is in that of its dependent."""
+        """Describe an update of the owner's finalizers. A namespaced owner is in the namespace of its dependent."""
         api_version, kind = reference["apiVersion"], reference["kind"]
         group, _, version = api_version.rpartition("/")
         ours = self._kinds.named(group, version, kind)
@@ -117,7 +117,7 @@ _EVERY_FINALIZER = RequestInfo(
     subresource="finalizers",
     name="*",
 )
-"""Who may do this need not be asked about each owner, and no discovery is waited for."""
+"""A user with this right needs no check for each owner, and no wait for discovery."""
 
 
 def _deletion(attributes: Attributes) -> RequestInfo:
@@ -141,7 +141,7 @@ def _references(obj: Object | None) -> list[Reference]:
 
 
 def _newly_blocking(new: list[Reference], old: list[Reference]) -> Iterator[Reference]:
-    """Each once, by what is asked about it."""
+    """Yield each new blocking reference once, by what is asked about it."""
     before = {reference["uid"]: reference.get("blockOwnerDeletion") for reference in old}
     seen = set()
     for reference in new:

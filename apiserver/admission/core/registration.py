@@ -1,7 +1,7 @@
-"""The kinds of admissionregistration.k8s.io/v1 as shapes: what files may say that configure admission, and what they mean when they do not.
+"""The kinds of admissionregistration.k8s.io/v1 as shapes, to check and default configurations from files.
 
-kube-apiserver judges and completes what a cluster has of them; nobody does it for files. Not judged here are expressions (`compilation`).
-Upstream: kubernetes/api `admissionregistration/v1/types.go`, kubernetes/kubernetes
+kube-apiserver does this for objects of a cluster; files need it here. Expressions are not checked here (`compilation`). Upstream:
+kubernetes/api `admissionregistration/v1/types.go`, kubernetes/kubernetes
 `pkg/apis/admissionregistration/{v1/defaults,validation/validation}.go`.
 """
 
@@ -23,7 +23,7 @@ _Member = Callable[[int], Field]
 
 
 def _member(name: str, type_: Type, **more: Any) -> _Member:
-    """A member that is yet to get its number, which says where it stands."""
+    """Declare a member whose number follows from its position."""
     return lambda number: Field(name=name, number=number, type=type_, **more)
 
 
@@ -94,7 +94,7 @@ _CONDITIONS = _member(
 
 
 def _one_way(config: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """A URL or a Service, and a URL that can be called."""
+    """Check that exactly one of URL and Service is set, and that the URL can be called."""
     url = config.get("url")
     if (url is None) == (config.get("service") is None):
         yield fieldpath.required(path, "exactly one of url or service is required")
@@ -274,4 +274,4 @@ SHAPES: Mapping[str, Struct] = {
         "ValidatingAdmissionPolicyBinding", *_BINDING, _member("validationActions", _ACTIONS, required=True)
     ),
 }
-"""By the names that `sources.Sources` has for them."""
+"""By the names that they have in `sources.Sources`."""

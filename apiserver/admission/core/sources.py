@@ -1,6 +1,6 @@
-"""Where plugins get their configurations from, and what is made of these once.
+"""The sources of plugins' configurations, and values that are derived from these once.
 
-Who follows them stands elsewhere: a cluster (`delegation.py`) or files (`files.py`). Upstream: kubernetes/apiserver
+Other modules follow them: a cluster (`delegation.py`) or files (`files.py`). Upstream: kubernetes/apiserver
 `pkg/admission/{handler,initializer/interfaces}.go`, `pkg/admission/plugin/webhook/generic/interfaces.go`.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Derived", "Followed", "NoSuchKind", "Nothing", "Object", "ParamKind"
 __all__ += ["are_synced", "param_kinds", "synced"]
 
 READY_SECONDS = 10.0
-"""How long a change waits for the first list of what is followed (upstream's timeToWaitForReady)."""
+"""How long a change waits for the first list of a source (upstream's timeToWaitForReady)."""
 
 Object = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ class Source(Followed, Protocol):
 
     @property
     def version(self) -> int:
-        """Another number after each change of `items`."""
+        """A number that differs after each change of `items`."""
 
 
 class ParamKind(Protocol):
@@ -47,23 +47,23 @@ class ParamKind(Protocol):
     namespaced: bool
 
     async def synced(self) -> None:
-        """Waits for the first list, not for long. Raises ClusterError."""
+        """Wait briefly for the first list. Raises ClusterError."""
 
     def get(self, namespace: str, name: str) -> Object | None: ...
 
     def all(self, namespace: str) -> Iterable[Object]:
-        """Those of one namespace, or all of a kind that is cluster-scoped."""
+        """Return the objects of one namespace, or all of a cluster-scoped kind."""
 
 
 class Params(Protocol):
     """The kinds that policies name in their paramKind."""
 
     async def kind(self, api_version: str, kind: str) -> ParamKind:
-        """Raises NoSuchKind, ClusterError."""
+        """Return the objects of a kind. Raises NoSuchKind, ClusterError."""
 
 
 class Nothing:
-    """The source of what nobody reads."""
+    """An empty source."""
 
     def __init__(self) -> None:
         self.items: Mapping[str, Object] = {}
@@ -90,10 +90,10 @@ Made = TypeVar("Made")
 
 
 class Derived(Generic[Made]):
-    """What is made of the items of some sources, once for each of their versions.
+    """A value that is derived from the items of some sources, once for each of their versions.
 
-    `make` gets the items of each source, in the order of the sources. It is called by the first request after a change, so what costs
-    much it leaves to be done when it is needed.
+    `make` gets the items of each source, in order. The first request after a change calls it, so costly parts must be done later, when
+    they are needed.
     """
 
     __slots__ = ("_made", "_make", "_seen", "_sources")
@@ -118,8 +118,10 @@ class Derived(Generic[Made]):
 
 
 def param_kinds(*policies_and_bindings: tuple[Source, Source]) -> Callable[[], Collection[tuple[str, str]]]:
-    """A function that says which kinds policies name as their parameters, by apiVersion and kind. Each pair is a kind of policy and that
-    of its bindings; a policy without a binding judges nothing."""
+    """Return a function that returns the parameter kinds of policies, as apiVersion and kind.
+
+    Each pair is a kind of policy and its kind of binding; a policy without a binding judges nothing.
+    """
 
     def named(*items: Mapping[str, Object]) -> Collection[tuple[str, str]]:
         found: dict[tuple[str, str], None] = {}
@@ -139,7 +141,7 @@ def _spec(found: Object) -> Object:
 
 
 def are_synced(*sources: Followed) -> bool:
-    """Whether all of them are usable: what a plugin asks before it waits."""
+    """Return whether all of them are usable. Plugins check this before they wait."""
     for source in sources:  # noqa: SIM110 - asked by every plugin of every write: a generator takes three times as long
         if not source.ready.is_set():
             return False
@@ -147,7 +149,7 @@ def are_synced(*sources: Followed) -> bool:
 
 
 async def synced(attributes: Attributes, *sources: Followed) -> None:
-    """Returns when all have been listed. Raises 403 when that takes too long: nothing is admitted unseen."""
+    """Wait until all have been listed. Raises 403 after a timeout: a change that was not judged must not be admitted."""
     if are_synced(*sources):
         return
     try:

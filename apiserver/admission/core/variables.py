@@ -1,4 +1,4 @@
-"""What expressions may ask about a change: `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`.
+"""The variables of expressions about a change: `object`, `oldObject`, `request`, `namespaceObject`, `params`, `authorizer`.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/{activation,condition}.go`, `pkg/cel/library/authz.go`.
 """
@@ -19,9 +19,9 @@ from kubecel.libraries import authorizer
 from kubecel.libraries.authorizer import Answer, AuthorizerValue, ResourceCheck
 
 SMALL = 32 << 10
-"""Objects and parameters of so many bytes together: no single function of the language takes long with them."""
+"""Bytes of objects and parameters together up to which every single function of the language is quick."""
 _VALUE_BYTES = 8
-"""What a value counts for beside its text."""
+"""The bytes that a value counts for beside its text."""
 
 _NAMESPACE_METADATA = (
     "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -31,7 +31,7 @@ _SERVICE_ACCOUNT, _SERVICE_ACCOUNTS = "system:serviceaccount:", "system:servicea
 
 
 class Asks(Exception):
-    """Nobody has said yet whether this is allowed. No error of the language: nothing absorbs it."""
+    """The authorizer's answer is not known yet. Not an error of the language: no operator absorbs it."""
 
     def __init__(self, attributes: authorizer.Attributes) -> None:
         super().__init__(attributes)
@@ -39,7 +39,7 @@ class Asks(Exception):
 
 
 class Answers:
-    """The authorizer of expressions: says what is known of it, so that an evaluation never waits."""
+    """The authorizer of expressions: returns known answers only, so that an evaluation never waits."""
 
     __slots__ = ("known",)
 
@@ -47,7 +47,7 @@ class Answers:
         self.known: dict[authorizer.Attributes, Answer] = {}
 
     def authorize(self, attributes: authorizer.Attributes) -> Answer:
-        """Raises Asks."""
+        """Return the known answer. Raises Asks."""
         found = self.known.get(attributes)
         if found is None:
             raise Asks(attributes)
@@ -55,10 +55,10 @@ class Answers:
 
 
 class Variables:
-    """Those of one change in one version. `prepare` makes what is asked for; `values` are then the variables by name.
+    """The variables of one change in one version. `prepare` makes the needed ones; `values` then holds them by name.
 
-    `about` gives those of the same change with other parameters: objects and answers are shared. `small` says that no function of the
-    language takes long with them.
+    `about` makes the variables of the same change with other parameters; objects and answers are shared. `small`: every function of the
+    language is quick with them.
     """
 
     __slots__ = ("_authorizes", "_named", "_resource", "answers", "attributes", "small", "values")
@@ -89,7 +89,7 @@ class Variables:
     def about(
         self, *, namespace: Mapping[str, Any] | None = None, params: Mapping[str, Any] | None = None
     ) -> Variables:
-        """The same with this namespace and these parameters."""
+        """Return the variables with this namespace and these parameters."""
         if namespace is None and params is None:
             return self
         other = copy.copy(self)
@@ -97,11 +97,11 @@ class Variables:
         if namespace is not None:
             other.values["namespaceObject"] = namespace_object(namespace)
         if params is not None and other.small:
-            other.small = _room(params, SMALL - self.attributes.views.size) >= 0
+            other.small = _left(params, SMALL - self.attributes.views.size) >= 0
         return other
 
     def for_conditions(self) -> Variables:
-        """The same for conditions, which see no namespace, and the resource that the request names whatever it was matched as."""
+        """Return the variables for conditions, without the namespace, and with the resource that the request names."""
         attributes = self.attributes
         if self._resource is attributes.resource and self.values["namespaceObject"] is None:
             return self
@@ -112,7 +112,7 @@ class Variables:
         return other
 
     async def prepare(self, names: Collection[str]) -> None:
-        """Makes those of the variables that expressions ask for."""
+        """Make the variables that expressions use."""
         values, attributes = self.values, self.attributes
         if "object" in names and "object" not in values and attributes.object is not None:
             values["object"] = await attributes.views.aplain(attributes.object, self._resource)
@@ -128,7 +128,7 @@ class Variables:
             values["authorizer.requestResource"] = self._request_resource()
 
     def without_authorizer(self) -> Variables:
-        """The same for expressions that may not ask it, nor through the variables of a policy."""
+        """Return the variables for expressions that may not use the authorizer, not even through the variables of a policy."""
         other = copy.copy(self)
         other.values = {name: value for name, value in self.values.items() if not name.startswith("authorizer")}
         other._authorizes = False
@@ -148,8 +148,10 @@ class Variables:
 
 
 def request(attributes: Attributes, shown: Resource, named: Resource) -> dict[str, Any]:
-    """The AdmissionRequest without its objects, as JSON values: `kind` is the version in which they are `shown`, `resource` is that of
-    `named`. What is empty and may be left out is absent."""
+    """Make the AdmissionRequest without its objects, as JSON values.
+
+    `kind` is the version in which they are `shown`, `resource` is that of `named`. Empty optional members are left out.
+    """
     user, own = attributes.user, attributes.resource
     made = {
         "uid": "",
@@ -179,7 +181,7 @@ def request(attributes: Attributes, shown: Resource, named: Resource) -> dict[st
 
 
 def options(attributes: Attributes) -> dict[str, Any]:
-    """The options of the operation, as JSON values."""
+    """Return the options of the operation, as JSON values."""
     given = attributes.options
     head = {"kind": type(given).__name__, "apiVersion": f"{META_GROUP}/v1"}
     if not isinstance(given, DeleteOptions):
@@ -193,17 +195,17 @@ def options(attributes: Attributes) -> dict[str, Any]:
     preconditions = {"uid": given.uid, "resourceVersion": given.resource_version}
     members = {
         "gracePeriodSeconds": given.grace_period_seconds,
-        "preconditions": _told(preconditions) if given.preconditions else None,
+        "preconditions": _present(preconditions) if given.preconditions else None,
         "orphanDependents": given.orphan_dependents,
         "propagationPolicy": given.propagation_policy,
         "dryRun": list(given.dry_run_values) or None,
         "ignoreStoreReadErrorWithClusterBreakingPotential": given.ignore_read_error or None,
     }
-    return head | _told(members)
+    return head | _present(members)
 
 
 def namespace_object(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """What expressions see of a namespace (CreateNamespaceObject)."""
+    """Return the parts of a namespace that expressions see (CreateNamespaceObject)."""
     metadata = namespace.get("metadata") or {}
     return {
         "metadata": {name: metadata[name] for name in _NAMESPACE_METADATA if name in metadata},
@@ -213,7 +215,7 @@ def namespace_object(namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_of(user: User, asked: authorizer.Attributes) -> tuple[User, RequestInfo]:
-    """A question of an expression as authorizers get it: about whom, and what."""
+    """Turn an expression's question into a user and a request for authorizers."""
     if asked.user is not None:
         namespace, name = asked.user
         groups = (_SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{namespace}")
@@ -235,20 +237,20 @@ def asked_of(user: User, asked: authorizer.Attributes) -> tuple[User, RequestInf
     )
 
 
-def _room(value: Any, room: int) -> int:
-    """What is left of the room beside a value: less than nothing as soon as that is known."""
-    room -= _VALUE_BYTES
+def _left(value: Any, left: int) -> int:
+    """Return the bytes left beside a value; negative as soon as the limit is exceeded."""
+    left -= _VALUE_BYTES
     if isinstance(value, str):
-        return room - len(value)
+        return left - len(value)
     children: Iterable[Any] = value if isinstance(value, list) else ()
     if isinstance(value, dict):
-        room -= sum(map(len, value)) if len(value) <= room else len(value)
+        left -= sum(map(len, value)) if len(value) <= left else len(value)
         children = value.values()
     for child in children:
-        if room < 0:
+        if left < 0:
             break
-        room = _room(child, room)
-    return room
+        left = _left(child, left)
+    return left
 
 
 def _group_version_kind(resource: Resource) -> dict[str, str]:
@@ -263,5 +265,5 @@ def _filled(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value}
 
 
-def _told(members: dict[str, Any]) -> dict[str, Any]:
+def _present(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}

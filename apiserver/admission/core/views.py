@@ -1,4 +1,4 @@
-"""A change in a version of its kind: as JSON text for webhooks, as plain values for expressions, and back to the stored form.
+"""Show a change in a version of its kind: as JSON text for webhooks, as plain values for expressions, and back to the stored form.
 
 Upstream: kubernetes/apiserver `pkg/admission/conversion.go`, `pkg/admission/plugin/cel/condition.go` (objectToResolveVal).
 """
@@ -26,19 +26,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGE = 16 << 10
-"""Objects of about so many bytes are written and read in a thread."""
+"""Objects above this size in bytes are encoded and decoded in a thread."""
 REMEMBERED = 4
-"""How many objects are remembered in other forms: the stored one, and what the last plugins made of the new one."""
+"""How many objects are cached in other forms: the stored one, and the new one after the last plugins."""
 REMEMBERED_LARGE = 2
-"""Of large ones, whose values take more than ten times as much memory as their text: the stored one, and the new one as it is now."""
+"""The same for large objects, whose values take more than ten times the memory of their text: the stored one, and the present new one."""
 TYPE_META = ("kind", "apiVersion")
 
 
 class Views:
-    """The objects of one change in other forms, each made once. An object is remembered by what it is, not by what it says: nobody
-    changes one in place. Any thread may ask: webhooks are asked all at once.
+    """The objects of one change in other forms, each made once. Thread-safe, because webhooks run concurrently.
 
-    `size` is about how many bytes an object has. `clock`, in seconds since the epoch, says which time defaults are filled in with.
+    An object is cached by identity, not by content: objects must not be changed in place. `size` is the approximate size of an object
+    in bytes. `clock`, in seconds since the epoch, gives the time for defaults.
     """
 
     __slots__ = ("_known", "_left", "_lock", "clock", "size")
@@ -56,7 +56,7 @@ class Views:
         return self.size > LARGE
 
     def text(self, obj: Object, resource: Resource) -> bytes:
-        """Go's JSON of a stored object in that version of its kind, kind and apiVersion first. For objects that are not large."""
+        """Return Go's JSON of a stored object in that version of its kind, kind and apiVersion first. Not for large objects."""
         known, key = self._of(obj), ("text", resource.api_version)
         made: bytes | None = known.get(key)
         if made is None:
@@ -64,38 +64,38 @@ class Views:
         return made
 
     def plain(self, obj: Object, resource: Resource) -> dict[str, Any]:
-        """The same as dicts, lists, text, integers, floats, booleans and None. Nobody changes it."""
+        """Return the object as dicts, lists, text, integers, floats, booleans and None. The caller must not change it."""
         known, key = self._of(obj), ("plain", resource.api_version)
         made: dict[str, Any] | None = known.get(key)
         if made is None:
-            # Of a large one the text goes at once unless somebody else wants it.
+            # The text of a large object is dropped at once unless it is cached already.
             text = known.get(("text", resource.api_version)) or (written if self.large else self.text)(obj, resource)
             made = known[key] = rawjson.parsed(text)
         return made
 
     async def atext(self, obj: Object, resource: Resource) -> bytes:
-        """As `text`, for objects of any size."""
+        """Like `text`, for objects of any size."""
         return await self.run(self.text, obj, resource)
 
     async def aplain(self, obj: Object, resource: Resource) -> dict[str, Any]:
-        """As `plain`, for objects of any size."""
+        """Like `plain`, for objects of any size."""
         return await self.run(self.plain, obj, resource)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a function of these objects returns or raises, in a thread if they are large."""
+        """Call a function of these objects, in a thread if they are large."""
         return await BODIES.run_patiently(call, *args, **kwargs) if self.large else call(*args, **kwargs)
 
     def leave(self, obj: Object) -> None:
-        """Nobody asks for this object any more: of a large one nothing is remembered."""
+        """Drop the cached forms of a large object that is no longer needed."""
         if self.large:
             self.let_go()
             with self._lock:
                 _, forms = self._known.pop(id(obj), (obj, {}))
             BODIES.free([forms])
-            self._left.append(obj)  # whoever made another one of it still has it in hand
+            self._left.append(obj)  # the code that made another object of it still uses it
 
     def let_go(self) -> None:
-        """What was left is freed, in a thread: that of a large object takes most of a step of the event loop."""
+        """Free the dropped objects in a thread: freeing a large one takes most of a step of the event loop."""
         if self._left:
             left, self._left = self._left, []
             BODIES.free(left)
@@ -106,13 +106,13 @@ class Views:
             found = self._known.pop(id(obj), None) or (obj, {})
             while len(self._known) >= (REMEMBERED_LARGE if self.large else REMEMBERED):
                 del self._known[next(iter(self._known))]
-            # Whatever was asked for last stays longest.
+            # The object that was used last stays longest.
             self._known[id(obj)] = found
         return found[1]
 
 
 def written(obj: Object, resource: Resource) -> bytes:
-    """Go's JSON of an object of the stored form, in a version of its kind."""
+    """Encode an object of the stored form as Go's JSON, in a version of its kind."""
     members = {name: value for name, value in obj.items() if name not in TYPE_META}
     if resource.conversion is not None:
         members = conversion.served(resource, conversion.copied(members))
@@ -122,16 +122,16 @@ def written(obj: Object, resource: Resource) -> bytes:
 def taken_back(
     resource: Resource, data: bytes | Mapping[str, Any], attributes: Attributes, *, unknown: list[str] | None = None
 ) -> Object:
-    """JSON of that version, as text or as values, as an object of the stored form: defaulted, with kind and apiVersion. Members that the
-    version does not have are dropped, and of values their paths are added to `unknown`.
+    """Decode JSON of that version, as text or as values, into an object of the stored form: defaulted, with kind and apiVersion.
 
-    Raises ValueError with Go's text of what does not fit. Large ones are for a thread.
+    Unknown members are dropped; from values their paths are added to `unknown`. Raises ValueError with Go's text for values that do not
+    fit. Large ones are for a thread.
     """
     return headed(resource, defaulted(resource, decoded(resource, data, unknown=unknown), attributes))
 
 
 def decoded(resource: Resource, data: bytes | Mapping[str, Any], *, unknown: list[str] | None = None) -> Object:
-    """The same as an object of that version, without kind and apiVersion, before it is defaulted."""
+    """Decode JSON into an object of that version, without kind and apiVersion, before it is defaulted."""
     raw = data if isinstance(data, bytes) else b""
     try:
         value: Any = _read(resource, raw) if raw else data
@@ -157,12 +157,12 @@ def _read(resource: Resource, raw: bytes) -> Any:
 
 
 def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object:
-    """A decoded object of that version, which becomes part of the result, in the stored form."""
+    """Default a decoded object of that version, and convert it to the stored form. It becomes part of the result."""
     defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
     return conversion.stored(resource, obj)
 
 
 def headed(resource: Resource, obj: Object) -> Object:
-    """An object of the stored form with its kind and apiVersion."""
+    """Add kind and apiVersion to an object of the stored form."""
     stored = resource.stored
     return {"kind": stored.kind, "apiVersion": stored.api_version, **obj}

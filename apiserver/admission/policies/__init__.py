@@ -1,1 +1,1 @@
-"""Policies of the cluster, written in expressions: which apply to a change, with which parameters, and what they say of it."""
+"""Admission policies in CEL: select those that apply to a change, with their parameters, and evaluate them."""

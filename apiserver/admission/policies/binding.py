@@ -1,4 +1,4 @@
-"""Which policies apply to a change, through which of their bindings, and with which parameters.
+"""Select the policies that apply to a change, with their bindings and parameters.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_{dispatcher,matcher}.go`.
 """
@@ -20,7 +20,7 @@ Made = TypeVar("Made")
 
 
 class Evaluation(NamedTuple, Generic[Made]):
-    """A policy and one of its bindings apply: to the objects in the version of `match`, once with each of `params` (None: without)."""
+    """A policy and a binding that apply: to the objects in the version of `match`, once with each of `params` (None: without)."""
 
     definition: Definition[Made]
     binding: Binding
@@ -29,7 +29,10 @@ class Evaluation(NamedTuple, Generic[Made]):
 
 
 class ConfigurationError(NamedTuple, Generic[Made]):
-    """It cannot be told whether a policy or one of its bindings applies, or with what: `text` is upstream's. The failurePolicy decides."""
+    """An error that prevents the decision whether a policy or binding applies, or with which parameters. `text` is upstream's.
+
+    The failurePolicy decides.
+    """
 
     definition: Definition[Made]
     binding: Binding | None
@@ -37,14 +40,16 @@ class ConfigurationError(NamedTuple, Generic[Made]):
 
 
 class _Misconfigured(Exception):
-    """Parameters that are not as the binding needs them."""
+    """The parameters are not as the binding needs them."""
 
 
 async def evaluations(
     definitions: Iterable[Definition[Made]], attributes: Attributes, matcher: Matcher, params: Params
 ) -> list[Evaluation[Made] | ConfigurationError[Made]]:
-    """All that concerns the change, in the order of the policies and of their bindings. Bindings that apply and find no parameters, where
-    they may do so, are among them: without any `params`."""
+    """Return everything that concerns the change, in the order of the policies and of their bindings.
+
+    A binding that applies without finding parameters, where that is allowed, is included with empty `params`.
+    """
     found: list[Evaluation[Made] | ConfigurationError[Made]] = []
     for definition in definitions:
         try:
@@ -74,7 +79,7 @@ async def _match(definition: Definition[Made], attributes: Attributes, matcher: 
 async def collected_params(
     named: NamedKind | None, kind: ParamKind | None, binding: Binding, namespace: str
 ) -> Sequence[Object | None]:
-    """The parameters of a binding for a change in `namespace` ("" for none); one None where it has none (CollectParams)."""
+    """Return the parameters of a binding for a change in `namespace` ("" for none). It is one None if it takes none (CollectParams)."""
     reference = binding.spec.get("paramRef")
     if named is None or kind is None or reference is None:
         return (None,)

@@ -1,7 +1,7 @@
-"""Policies with their bindings, made once of what sources have.
+"""Policies with their bindings, made once from the sources.
 
-A policy without a binding is none. There is no order among policies upstream; here it is that of their names.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/{policy_source,policy_matcher}.go`.
+A policy without a binding has no effect. Upstream has no order among policies; here they are sorted by name. Upstream:
+kubernetes/apiserver `pkg/admission/plugin/policy/generic/{policy_source,policy_matcher}.go`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NamedKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a policy is in force, and with what. `spec` is as in the API; `criteria` None: wherever the policy is."""
+    """A binding of a policy. `spec` is as in the API; with `criteria` None it applies wherever the policy does."""
 
     name: str
     spec: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Definition(Generic[Made]):
-    """A policy with its bindings. `rules` is what the plugin makes of it; `criteria` None: it does not say what it is about."""
+    """A policy with its bindings. `rules` is what the plugin made of it; `criteria` None: its match constraints are missing."""
 
     name: str
     spec: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Definition(Generic[Made]):
 
 
 class Definitions(Generic[Made]):
-    """Joins policies and bindings. What was made of a policy is kept for as long as the policy is the same."""
+    """Joins policies and bindings. The result for a policy is kept for as long as the policy is the same."""
 
     def __init__(self, make: Callable[[str, Mapping[str, Any]], Made]) -> None:
         """`make` gets the name and the spec of a policy."""
@@ -65,7 +65,7 @@ class Definitions(Generic[Made]):
         self._bindings: dict[str, tuple[Object, Binding]] = {}
 
     def join(self, policies: Mapping[str, Object], bindings: Mapping[str, Object]) -> list[Definition[Made]]:
-        """Those policies that have bindings. For `sources.Derived`."""
+        """Return the policies that have bindings. For `sources.Derived`."""
         self._bindings = {name: self._binding(name, binding) for name, binding in bindings.items()}
         bound: dict[str, list[Binding]] = {}
         for name in sorted(self._bindings):
@@ -94,7 +94,7 @@ class Definitions(Generic[Made]):
 
 
 def _criteria(resources: Mapping[str, Any] | None) -> Criteria | None:
-    """Of MatchResources. What is absent has its default: everything, and equivalent versions."""
+    """Make criteria from MatchResources. Missing members have their defaults: everything, and equivalent versions."""
     if resources is None:
         return None
     return Criteria.of(

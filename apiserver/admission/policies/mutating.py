@@ -1,8 +1,8 @@
-"""MutatingAdmissionPolicy: what the cluster's policies change of an object before it is validated.
+"""MutatingAdmissionPolicy: apply the mutations of the cluster's policies to an object before it is validated.
 
-All mutations are made one after the other, each of what the one before has made. What they set is nobody's: no manager is added for it.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/mutating/{dispatcher,compilation,errors}.go`. As there, a policy that is shown
-the object in another version than the request's can change nothing of it, and says so.
+Mutations run one after the other, each on the result of the one before. No manager owns what they set. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/policy/mutating/{dispatcher,compilation,errors}.go`. As there, a policy that sees the object in another version
+than the request's cannot change it, and reports that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INVALID = "Invalid"
 
 
 class Failure(NamedTuple):
-    """What a policy could not do. `reason` is that of the status, empty: Forbidden."""
+    """The failure of a policy. `reason` is that of the status; empty means Forbidden."""
 
     definition: Definition[Mutator]
     binding: Binding | None
@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 
 
 class Mutator:
-    """The expressions of one policy, compiled when they are first asked for."""
+    """The expressions of one policy, compiled on first use."""
 
     def __init__(self, name: str, spec: Mapping[str, Any], expressions: Expressions) -> None:
         variables = [(each["name"], each["expression"]) for each in spec.get("variables") or ()]
@@ -74,18 +74,18 @@ class Mutator:
         ]
         self.again = spec.get("reinvocationPolicy") == IF_NEEDED
         self._expressions = expressions
-        self._told = False
+        self._compiled = False
 
     async def compile(self) -> list[tuple[str, str]]:
-        """Makes it ready. The first time, which expressions do not compile and why; none after that."""
-        if self._told:
+        """Compile the expressions. The first call returns those that do not compile, with their errors; later ones return nothing."""
+        if self._compiled:
             return []
         await self.scope.ready()
-        self._told = True
+        self._compiled = True
         return self.scope.problems()
 
     async def value(self, mutation: Mutation, variables: Variables) -> Value:
-        """What the expression of a mutation says. Raises Refused."""
+        """Evaluate the expression of a mutation. Raises Refused."""
         try:
             [result], _ = await self._expressions.evaluate(
                 self.scope, [mutation.expression], variables, budget=POLICY_BUDGET
@@ -106,7 +106,7 @@ class Mutation(NamedTuple):
     patches: bool
 
     async def made(self, value: Value, attributes: Attributes, resource: Resource) -> Object:
-        """The object of a change with this mutation, in the stored form. Raises Refused, StatusError."""
+        """Return the object with this mutation, in the stored form. Raises Refused, StatusError."""
         make = _patched if self.patches else _configured
         if attributes.views.large or is_large(value):
             made = await BODIES.run_patiently(make, value, resource, attributes)
@@ -114,7 +114,7 @@ class Mutation(NamedTuple):
             made = make(value, resource, attributes)
         asked = attributes.resource
         if resource.version != asked.version:
-            # Upstream asks for a conversion between two versions, where it only has those to and from its internal one.
+            # Upstream asks for a conversion between two versions, but it has only those to and from its internal one.
             kinds = f"({resource.version}.{resource.kind}) to ({asked.version}.{asked.kind})"
             raise Refused(f"converting {kinds}: unknown conversion")
         return made
@@ -138,14 +138,14 @@ def _configured(value: Value, resource: Resource, attributes: Attributes) -> Obj
 
 
 def _patched(value: Value, resource: Resource, attributes: Attributes) -> Object:
-    """Raises 500 for what is no object of that version any more, whatever the failurePolicy says."""
+    """Apply a JSON patch. Raises 500 if the result is not an object of that version, whatever the failurePolicy."""
     assert attributes.object is not None
     patched = mutations.json_patched(_taken(attributes, resource), value)
     if patched is None:
         return attributes.object
     if wrong := mutations.other_kind(resource, patched):
         raise errors.internal(wrong)
-    # First, so that what it reads is gone when the object is made.
+    # First, so that its values are freed before the object is made.
     known = typed.has_no_others(resource.shape, patched)
     try:
         made = taken_back(resource, patched, attributes)
@@ -157,7 +157,7 @@ def _patched(value: Value, resource: Resource, attributes: Attributes) -> Object
 
 
 def _taken(attributes: Attributes, resource: Resource) -> bytes:
-    """The JSON of the new object, which another takes the place of."""
+    """Return the JSON of the new object, which is about to be replaced."""
     assert attributes.object is not None
     text = attributes.views.text(attributes.object, resource)
     attributes.views.leave(attributes.object)
@@ -165,7 +165,7 @@ def _taken(attributes: Attributes, resource: Resource) -> bytes:
 
 
 class MutatingAdmissionPolicy:
-    """Changes objects before they are validated; there is nothing to change of a deletion."""
+    """Changes objects before they are validated. A deletion has nothing to change."""
 
     operations: Sequence[Operation] = ("CREATE", "UPDATE")
 
@@ -178,7 +178,7 @@ class MutatingAdmissionPolicy:
         self.prepare = Preparation(self._definitions).prepare
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises 403 with what the first policy says that could not do its work, unless it ignores that."""
+        """Run the policies. Raises 403 with the first failure of a policy that does not ignore failures."""
         if attributes.object is None:
             return None
         if not are_synced(self._policies, self._bindings):
@@ -213,7 +213,7 @@ class _Change:
         self._mutated = False
 
     async def make(self, evaluations: Sequence[Evaluation[Mutator]]) -> list[Failure]:
-        """What could not be done. Raises StatusError."""
+        """Run the policies and return their failures. Raises StatusError."""
         attributes, again = self._attributes, self._again
         if self._reinvocation.again and not await _same(attributes, again.output):
             again.changed()
@@ -228,7 +228,7 @@ class _Change:
         return self._failures
 
     async def _invoke(self, each: Evaluation[Mutator], param: Mapping[str, Any] | None) -> None:
-        """A policy through a binding, with one parameter."""
+        """Run a policy through a binding, with one parameter."""
         mutator, attributes = each.definition.rules, self._attributes
         if mutator.conditions is not None and not await self._concerns(mutator.conditions, each, param):
             return
@@ -253,7 +253,7 @@ class _Change:
             return False
 
     async def _mutate(self, mutation: Mutation, each: Evaluation[Mutator], param: Mapping[str, Any] | None) -> bool:
-        """Whether it was made, even if it changed nothing."""
+        """Return whether the mutation was made, even if it changed nothing."""
         definition, attributes = each.definition, self._attributes
         started, error = time.perf_counter(), "no_error"
         try:
@@ -272,7 +272,7 @@ class _Change:
         return error == "no_error"
 
     def _variables(self, each: Evaluation[Mutator], param: Mapping[str, Any] | None) -> Variables:
-        """Those of the object as it is at the moment."""
+        """Return the variables of the object's present state."""
         made = Variables(self._attributes, each.match)
         made.answers = self._answers
         return made.about(namespace=self._namespace, params=param)
@@ -288,13 +288,13 @@ def _key(each: Evaluation[Mutator], param: Mapping[str, Any] | None) -> Key:
 
 
 async def _same(attributes: Attributes, before: Object | None) -> bool:
-    """Whether the object is still what it was."""
+    """Return whether the object is unchanged."""
     now = attributes.object
     return now is before or await attributes.views.run(operator.eq, now, before)
 
 
 def _error_type(text: str) -> str:
-    """As metrics call it (ErrorType)."""
+    """Return the error's label value in metrics (ErrorType)."""
     if text.startswith("compilation"):
         return "compile_error"
     return (

@@ -1,7 +1,7 @@
-"""What one mutation makes of an object: a configuration is merged into it, or a JSON patch is applied. Pure, and blind to requests.
+"""Apply one mutation to an object: merge a configuration into it, or apply a JSON patch. Pure, and knows no requests.
 
-Objects are of one version of a kind, with kind and apiVersion, as JSON or plain values; none is changed.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/mutating/patch/{smd,json_patch}.go`.
+Objects are of one version of a kind, with kind and apiVersion, as JSON or plain values; none is changed. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/policy/mutating/patch/{smd,json_patch}.go`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from structuredmerge.paths import FIELD, INDEX, Element
 from structuredmerge.types import Type
 
 SCHEME = "pkg/runtime/scheme.go:111"
-"""What kube-apiserver calls the kinds that it knows."""
+"""kube-apiserver's name for its known kinds."""
 MOST_COMPLAINTS = 100
-"""So many of the things that are wrong with an object are told."""
+"""The most errors of an object that are reported."""
 
 
 class Refused(Exception):
-    """A mutation that cannot be made. The text is upstream's; what follows is for the policy to say."""
+    """A mutation that cannot be made. The text is upstream's; the policy decides what follows."""
 
 
 def configured(resource: Resource, live: Mapping[str, Any], value: Value) -> Object:
-    """A plain object with what an expression made of it, `Object{…}`, merged into it as server-side apply would, and decoded: of that
-    version, without kind and apiVersion, not defaulted. Nobody manages what is new. Raises Refused."""
+    """Merge an expression's result, `Object{…}`, into a plain object as server-side apply would, and decode it. Raises Refused.
+
+    The result is of that version, without kind and apiVersion, not defaulted. New fields have no manager.
+    """
     if not isinstance(value, ObjectValue):
         raise Refused("unsupported return type from ApplyConfiguration expression")
     _check_places(value)
@@ -68,14 +70,14 @@ def _merged(resource: Resource, live: Mapping[str, Any], applied: dict[str, Any]
     if wrong := validation.validate(applied, type_, foreign=True):
         raise Refused(f"{failed}failed to convert patch object to typed object: {validation.joined(wrong)}")
     if atomic := list(islice(_atomics(applied, type_), MOST_COMPLAINTS)):
-        told = ", ".join(atomic)
-        raise Refused(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {told}")
+        listed = ", ".join(atomic)
+        raise Refused(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {listed}")
     merged: Object = merge(live, applied, type_)
     return merged
 
 
 def _atomics(value: Any, type_: Type, path: tuple[Element, ...] = ()) -> Iterator[str]:
-    """The paths of all parts that could only be replaced as a whole, in declared members and in lists."""
+    """Yield the paths of all parts that could only be replaced as a whole, in declared members and in lists."""
     if isinstance(value, dict) and type_.map is not None:
         if type_.map.atomic:
             yield paths.text(path)
@@ -91,8 +93,10 @@ def _atomics(value: Any, type_: Type, path: tuple[Element, ...] = ()) -> Iterato
 
 
 def json_patched(live: bytes, value: Value) -> bytes | None:
-    """The JSON of an object with a list of `JSONPatch{…}` applied; None when an operation tests something that is not so: the mutation is
-    left out then. Raises Refused, and 413 for what asks for too much."""
+    """Apply a list of `JSONPatch{…}` to the JSON of an object. None if a test operation fails: the mutation is then skipped.
+
+    Raises Refused, and 413 for too large a patch.
+    """
     if not is_list(value):
         raise Refused("type mismatch: JSONPatchType.expression should evaluate to array")
     operations = []
@@ -103,8 +107,8 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
         try:
             operations.append(objects.operation(each))
         except Unfit as e:
-            told = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
-            raise Refused(f"{told}: {e}") from None
+            message = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+            raise Refused(f"{message}: {e}") from None
     patch = json_patch.parse(msgspec.json.encode(operations), nulls=True)
     try:
         return json_patch.applied(patch, live)
@@ -115,7 +119,7 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
 
 
 def other_kind(resource: Resource, patched: bytes) -> str:
-    """What upstream's decoder says of JSON that is no object of that version by its kind and apiVersion; empty when it is, or has none."""
+    """Return upstream's decoding error for JSON with another kind or apiVersion; empty if both fit or are missing."""
     value = _head(patched) if patched.startswith(b"{") else _decode(patched)
     stated = {"kind": value.kind, "apiVersion": value.api_version} if isinstance(value, _Head) else value
     try:
@@ -138,10 +142,10 @@ _decode = surrogates.replaced(msgspec.json.Decoder().decode)
 
 
 def strict_error(resource: Resource, patched: bytes) -> str:
-    """What upstream's strict decoder says of the JSON of an object of that version; empty when it is nothing."""
+    """Return the error of upstream's strict decoder for the JSON of an object of that version; empty without one."""
     members: dict[str, Any] = _decode(patched)
     for name in unstructured.TYPE_META:
         members.pop(name, None)
     unknown = decoding.decode(resource.shape, members).unknown
-    told = ", ".join(f"unknown field {go_quote(path)}" for path in islice(unknown, MOST_COMPLAINTS))
-    return f"strict decoding error: {told}" if told else ""
+    listed = ", ".join(f"unknown field {go_quote(path)}" for path in islice(unknown, MOST_COMPLAINTS))
+    return f"strict decoding error: {listed}" if listed else ""

@@ -1,9 +1,8 @@
-"""What expressions of mutating policies make, as plain values: objects for ApplyConfiguration, JSON for JSONPatch.
+"""Convert results of mutating policies' expressions to plain values: objects for ApplyConfiguration, JSON for JSONPatch.
 
 Upstream: kubernetes/apiserver `pkg/cel/mutation/dynamic/objects.go` (ConvertToNative),
-`pkg/admission/plugin/policy/mutating/patch/json_patch.go`.
-What differs: Go cannot read lists and maps that an expression writes out inside a list or map of an object, and panics at an object in a
-list or map of a JSONPatch; here they are what they say.
+`pkg/admission/plugin/policy/mutating/patch/json_patch.go`. Differences: Go cannot read lists and maps that an expression writes inside
+a list or map of an object, and panics at an object in a list or map of a JSONPatch. Here they are converted.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from kubetext.quoting import go_quote
 from structuredmerge.validation import Foreign
 
 MOST_VALUES = 1 << 17
-"""A list may hold one list many times, and so be much larger than what it cost to make."""
+"""The most values of a result: a list may hold one list many times, and so be much larger than its cost."""
 LARGE = 256
-"""Values, kilobytes of text counting as one."""
+"""Values above which a result is large; a kilobyte of text counts as one value."""
 _SAFE = 1 << 53
 """From here on JSON has no integers (isJSONSafe)."""
 _VALUE = "*structpb.Value"
@@ -39,11 +38,11 @@ _LEVELS = 200
 
 
 class Unfit(Exception):
-    """What was made is no object, or no JSON. The text is Go's."""
+    """The result is not an object, or not JSON. The text is Go's."""
 
 
 class _Walk:
-    """Of one value, which may not be too large."""
+    """The limits of walking one value."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES
@@ -62,7 +61,7 @@ class _Walk:
 
 
 def is_large(value: Value) -> bool:
-    """Whether to convert it, and to change an object by it, would hold the event loop for too long."""
+    """Return whether converting it, and changing an object by it, would hold the event loop for too long."""
     todo, seen = [value], 0
     while todo and seen <= LARGE:
         at = todo.pop()
@@ -79,7 +78,7 @@ def is_large(value: Value) -> bool:
 
 
 def configuration(value: ObjectValue) -> dict[str, Any]:
-    """An object as ApplyConfiguration merges it. Raises Unfit."""
+    """Convert an object as ApplyConfiguration merges it. Raises Unfit."""
     try:
         return _configured(value.fields, _Walk())
     except _WrongKey:
@@ -87,7 +86,7 @@ def configuration(value: ObjectValue) -> dict[str, Any]:
 
 
 class _WrongKey(Exception):
-    """Of a map in an object."""
+    """A map in an object has a key that is not a string."""
 
 
 def _configured(fields: Mapping[str, Value], walk: _Walk) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def _configured(fields: Mapping[str, Value], walk: _Walk) -> dict[str, Any]:
 
 
 def _native(value: Value, walk: _Walk) -> Any:
-    """Go's Value() of it. What is of no type that an object may have is Foreign."""
+    """Convert as Go's Value(). A value of a type that no object may have becomes Foreign."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -130,7 +129,7 @@ def _native(value: Value, walk: _Walk) -> Any:
 
 
 def _go_rune(key: Value) -> str:
-    """Go's %q of a key that is no text."""
+    """Format Go's %q of a key that is not a string."""
     if isinstance(key, int) and not isinstance(key, bool):
         shown = go_quote(chr(key) if 0 <= key <= sys.maxunicode and not 0xD800 <= key < 0xE000 else "\ufffd")[1:-1]
         return "'" + {'\\"': '"', "'": "\\'"}.get(shown, shown) + "'"
@@ -163,11 +162,11 @@ def _foreign(value: Value) -> Any:
 
 
 _ADDRESS = "0xc000000000"
-"""Go shows where such a value lies, which is another place each time."""
+"""Go shows the address of such a value, which differs each time."""
 
 
 def _go_date(moment: Timestamp) -> str:
-    """Go's %#v of a time in UTC."""
+    """Format Go's %#v of a time in UTC."""
     at = _EPOCH + timedelta(seconds=moment.seconds)
     month = _MONTHS[at.month - 1]
     return (
@@ -183,12 +182,14 @@ _MONTHS = (
 
 
 def json_value(value: Value) -> Any:
-    """A value as a JSON patch has it. Raises Unfit."""
+    """Convert a value for a JSON patch. Raises Unfit."""
     return _json(value, _Walk(), inside=isinstance(value, ObjectValue))
 
 
 def _json(value: Value, walk: _Walk, *, inside: bool) -> Any:
-    """`inside` an object there are only doubles, and what is no JSON is refused; elsewhere it is written as text."""
+    """Convert to JSON. `inside` an object all numbers are doubles, and values that are not JSON are refused; elsewhere they become
+    text.
+    """
     kind = type(value)
     if kind is str or kind is bool:
         return value
@@ -243,21 +244,21 @@ _INSIDE: dict[type, str] = {Duration: "time.Duration", Timestamp: "time.Time", P
 
 
 def _number(value: float) -> int | float:
-    """JSON has one sort of numbers: what is whole is an integer."""
+    """JSON has one number type: a whole number becomes an integer."""
     if not math.isfinite(value):
         shown = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        told = f"google.protobuf.Value.number_value: invalid {shown} value"
-        raise Unfit(f"json: error calling MarshalJSON for type *structpb.Value: proto: {told}")
+        message = f"google.protobuf.Value.number_value: invalid {shown} value"
+        raise Unfit(f"json: error calling MarshalJSON for type *structpb.Value: proto: {message}")
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
 
 
 def operation(patch: PatchValue) -> dict[str, Any]:
-    """One operation of a JSON patch, as JSON values. Raises Unfit."""
+    """Convert one operation of a JSON patch to JSON values. Raises Unfit."""
     made: dict[str, Any] = {"op": patch.op, "path": patch.path}
     if patch.origin:
         made["from"] = patch.origin
     if patch.value is not ABSENT:
-        # Members are in the order of their names, as protobuf writes them, and numbers as Go does.
+        # Members are sorted by name, as protobuf writes them; numbers have Go's form.
         value = json_value(patch.value)
         made["value"] = None if value is None else msgspec.Raw(rawjson.text(rawjson.made(value)))
     return made

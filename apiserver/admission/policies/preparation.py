@@ -1,4 +1,4 @@
-"""New policies are compiled before a request needs them, and what does not compile is told in the log."""
+"""Compile new policies before a request needs them, and log expressions that do not compile."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from apiserver.admission.policies.definitions import Definition
 logger = logging.getLogger(__name__)
 
 SHOWN = 1000
-"""Characters of an expression, and of what is wrong with it, in the log."""
-REFUSING = "an expression of a policy cannot be evaluated: everything that the policy judges is refused"
-IGNORED = "an expression of a policy cannot be evaluated: the policy says to ignore that"
+"""Characters of an expression, and of its error, in the log."""
+REFUSING = "an expression of a policy does not compile: all requests that match the policy are refused"
+IGNORED = "an expression of a policy does not compile: the policy ignores failures"
 
 
 class Rules(Protocol):
     async def compile(self) -> list[tuple[str, str]]:
-        """Makes them ready. The first time, which expressions do not compile and why; none after that."""
+        """Compile the expressions. The first call returns those that do not compile, with their errors; later ones return nothing."""
 
 
 Made = TypeVar("Made", bound=Rules)
 
 
 class Preparation:
-    """Of the policies of one plugin."""
+    """Prepares the policies of one plugin."""
 
     def __init__(self, definitions: Derived[list[Definition[Made]]]) -> None:
         self._definitions = definitions
         self._prepared: object = None
 
     async def prepare(self) -> None:
-        """Costs nothing where nothing is new."""
+        """Compile new policies. Costs nothing if nothing is new."""
         definitions = self._definitions.current()
         if definitions is self._prepared:
             return

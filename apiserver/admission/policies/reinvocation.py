@@ -1,4 +1,4 @@
-"""Which mutations of policies are made a second time, because something has changed the object after they were made.
+"""Select the mutations of policies that run a second time, because something has changed the object after them.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/mutating/reinvocationcontext.go`.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from apiserver.schema.resource import Object
 
 Key = tuple[str, str, str, str]
-"""Of a mutation: its policy, its binding, and the namespace and name of its parameter, empty without one."""
+"""A mutation's policy, binding, and the namespace and name of its parameter, empty without one."""
 
 
 class Reinvocations:
-    """Kept from the first time that a plugin is asked about a change to the second. `output` is the object as it was left the last time."""
+    """State that a plugin keeps from its first run on a change for the second. `output` is the object as the last run left it."""
 
     def __init__(self) -> None:
         self.output: Object | None = None
@@ -20,11 +20,11 @@ class Reinvocations:
         self._must: set[Key] = set()
 
     def made(self, key: Key) -> None:
-        """It was made, and may be made again."""
+        """Note that a mutation was made, and may be made again."""
         self._may.add(key)
 
     def changed(self) -> None:
-        """The object is another than it was for all that were made until now."""
+        """Note that the object has changed since all mutations until now."""
         self._must |= self._may
         self._may.clear()
 

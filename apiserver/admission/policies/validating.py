@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: what the cluster's policies say of a change, and what their bindings have done about it.
+"""ValidatingAdmissionPolicy: evaluate the cluster's policies on a change, and enforce their bindings' actions.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/validating/dispatcher.go`, `pkg/admission/plugin/policy/generic/plugin.go`.
 """
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 NOTE_BYTES = 10 << 10
-"""What is longer of an audit annotation is cut off."""
+"""A longer audit annotation is cut off."""
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, INVALID: 422}
 
 
@@ -49,7 +49,7 @@ class ValidatingAdmissionPolicy:
         self.prepare = Preparation(self._definitions).prepare
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raises the status of the first refusal: 422, or what the `reason` of the validation means."""
+        """Run the policies. Raises the status of the first refusal: 422, or the code for the validation's `reason`."""
         if not are_synced(self._policies, self._bindings):
             await synced(attributes, self._policies, self._bindings)
         definitions = self._definitions.current()
@@ -64,7 +64,7 @@ class ValidatingAdmissionPolicy:
 
 
 class _Judgement:
-    """Of one change: hears its policies one after the other."""
+    """The judgement of one change by its policies, one after the other."""
 
     def __init__(self, attributes: Attributes, matcher: Matcher) -> None:
         self._attributes = attributes
@@ -136,7 +136,7 @@ class _Judgement:
             values.append(value)
 
     def close(self) -> None:
-        """Notes what is to be noted. Raises the first refusal."""
+        """Set the annotations. Raises the first refusal."""
         for (policy, key), values in self._notes.items():
             try:
                 self._attributes.annotate(f"{policy}/{key}", ", ".join(values))
@@ -157,7 +157,7 @@ def _refusal(attributes: Attributes, denial: Denial) -> StatusError:
 
 
 def _typed(param: Object | None, definition: Definition[Validator]) -> Mapping[str, Any] | None:
-    """A parameter with kind and apiVersion, which those of built-in kinds come without."""
+    """Add kind and apiVersion to a parameter; those of built-in kinds come without them."""
     named = definition.param_kind
     if param is None or named is None or param.get("kind") or param.get("apiVersion"):
         return param

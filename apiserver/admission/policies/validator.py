@@ -1,4 +1,4 @@
-"""What one ValidatingAdmissionPolicy says of a change: a decision for each of its validations, and audit annotations.
+"""Evaluate one ValidatingAdmissionPolicy on a change: a decision for each of its validations, and audit annotations.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/validating/{plugin,validator,policy_decision,errors}.go`.
 """
@@ -22,7 +22,10 @@ MESSAGE_BYTES = 5 << 10
 
 
 class Decision(NamedTuple):
-    """`admits`, or why not: `message`, and the `reason` of the answer. `failed`: nobody knows; the failurePolicy decided."""
+    """The result of a validation. Without `admits`, `message` and `reason` are those of the answer.
+
+    `failed`: the expression could not be evaluated, and the failurePolicy decided.
+    """
 
     admits: bool
     message: str = ""
@@ -32,7 +35,7 @@ class Decision(NamedTuple):
 
     @property
     def error_type(self) -> str:
-        """What metrics call it."""
+        """The error's label value in metrics."""
         if self.admits and not self.failed:
             return "no_error"
         if self.message.startswith("compilation"):
@@ -52,7 +55,7 @@ class Note(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """For one parameter. Decisions are in the order of the validations; what is not annotated is not among the notes."""
+    """The results for one parameter. Decisions have the order of the validations; empty annotations are left out."""
 
     decisions: Sequence[Decision] = ()
     notes: Sequence[Note] = ()
@@ -70,7 +73,7 @@ class _Validation(NamedTuple):
 
 
 class Validator:
-    """A policy that is ready to be asked, compiled when it is asked first."""
+    """One policy, compiled on first use."""
 
     def __init__(self, name: str, spec: Mapping[str, Any], expressions: Expressions) -> None:
         self._expressions = expressions
@@ -94,19 +97,19 @@ class Validator:
         )
         said = sum(message is not None for message in self._messages)
         self._most_for_messages = COST_LIMIT * (said + len(variables)) if said else 0
-        """What all messages may cost, and the variables that they use."""
-        self._told = False
+        """The cost limit of all messages, and of the variables that they use."""
+        self._compiled = False
 
     async def compile(self) -> list[tuple[str, str]]:
-        """Makes it ready. The first time, which expressions do not compile and why; none after that."""
-        if self._told:
+        """Compile the expressions. The first call returns those that do not compile, with their errors; later ones return nothing."""
+        if self._compiled:
             return []
         await self.scope.ready()
-        self._told = True
+        self._compiled = True
         return self.scope.problems()
 
     async def judge(self, variables: Variables) -> Verdict:
-        """What it says of the change; nothing if its conditions keep it from that."""
+        """Judge the change. The verdict is empty if the match conditions are false."""
         if self._matching is not None:
             try:
                 if not await self._matching.judge(variables):
@@ -185,7 +188,7 @@ def _validation(scope: Scope, given: Mapping[str, Any], *, at: str) -> _Validati
 
 
 def _message(validation: _Validation, said: Result) -> str:
-    """What its expression says, if that is one line and not too long, else its message, else which expression failed."""
+    """Return the expression's message if it is one line and short enough, else the fixed message, else the failed expression."""
     text = "" if said.problem or said.value is None else str(said.value).strip(SPACE)
     if "\n" in text or len(text.encode(errors="replace")) > MESSAGE_BYTES:
         text = ""

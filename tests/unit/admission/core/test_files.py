@@ -298,10 +298,10 @@ async def test_a_changed_file_counts_once_it_has_no_errors(
     try:
         before = source.version
         (tmp_path / "b.yaml").write_text("kind: [")
-        await told("admission stays as it was")
+        await told("the changed admission files are not used")
         assert (source.version, list(source.items)) == (before, ["a"])
         write(tmp_path / "b.yaml", {**policy(), "metadata": {"name": "b"}})
-        await told("admission is configured anew")
+        await told("the changed admission files are used")
         assert source.version != before
         assert list(source.items) == ["a", "b"]
         assert followed.count == 2
