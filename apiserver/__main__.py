@@ -1,4 +1,4 @@
-"""Words of the command line → Config → the command. Exit codes: 0 stopped, 1 failed, 2 misconfigured."""
+"""The command line: parse it, configure, run the command. Exit codes: 0 stopped, 1 failed, 2 misconfigured."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
 
 FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, chains.BadCertificates, OSError)
-"""What an operator can cure: told in one line, without a trace."""
+"""Errors that an operator can cure: printed in one line, without a trace."""
 
 
 def main() -> int:
-    """The console script."""
+    """Run the console script."""
     return run(sys.argv[1:], os.environ)
 
 
@@ -62,7 +62,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config, Kinds]:
-    """Raises ConfigError with all that is wrong with flags, environment, and what they name."""
+    """Parse the command line. Raises ConfigError with all errors in flags, environment, and the files that they name."""
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
     kinds, mistakes = app.judged(settings.serving, reading.wrong, alone=settings.alone)
@@ -73,7 +73,7 @@ def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config
 
 
 def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with files, folders and descriptors that are there. Those of flags with mistakes are not in the settings."""
+    """Yield errors in existing files, folders and descriptors. Invalid flags are not in the settings."""
     match settings.command:
         case config.DEV:
             yield from listener.mistakes(environ, pid=os.getpid())
@@ -142,7 +142,7 @@ async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> 
 
 
 def _described(kind: Resource) -> str:
-    """One line of what is served."""
+    """Describe a served kind in one line."""
     parts = [kind.kind, "namespaced" if kind.namespaced else "cluster-scoped"]
     parts += [f"short names {', '.join(kind.short_names)}"] if kind.short_names else []
     parts += [f"subresources {', '.join(sub.name for sub in kind.subresources)}"] if kind.subresources else []
@@ -151,13 +151,13 @@ def _described(kind: Resource) -> str:
 
 
 def _roles(kinds: Kinds) -> str:
-    """Documents for `kubectl apply`."""
+    """Return the documents for `kubectl apply`."""
     documents = [as_yaml.dumps(role).decode() for role in roles.cluster_roles(kinds)]
     return "# Written by `sluice roles`, from the declarations of the kinds.\n" + "---\n".join(documents)
 
 
 async def _store(settings: Config, kinds: Kinds, action: str) -> int:
-    """`check` fails when it finds anything that keeps a server from starting."""
+    """Run a store command. `check` fails if anything would keep a server from starting."""
     command = {"init": administration.init, "check": administration.check, "info": administration.info}[action]
     options = store_options(settings.storage)
     if settings.storage.wait_seconds:
@@ -174,7 +174,7 @@ async def _store(settings: Config, kinds: Kinds, action: str) -> int:
 
 
 async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], action: str) -> int:
-    """Fails when anything was refused."""
+    """Import or export. Fails if any object was refused."""
     wanted, group = settings.migration, settings.serving.group
     moved = [kind for kind in kinds.stored if kind.group == group]
     reader = Reader(kinds, app.gates(settings.serving, kinds))

@@ -1,4 +1,4 @@
-"""Composition on one page: the kinds, the services, the filters in their order, what answers which request. Holds no rule of its own."""
+"""Compose the server: the kinds, the services, the filters in order, and the handlers. Holds no rule of its own."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.S
 
 
 def patch_types(managers: FieldManagers) -> Sequence[PatchType]:
-    """What a PATCH may be, in upstream's order."""
+    """Return the patch types, in upstream's order."""
     return (*PATCH_TYPES, patch.server_side_apply(managers))
 
 
 @dataclass(slots=True)
 class App:
-    """What a server needs of all this: the outermost filter, and what a stop consists of."""
+    """The composed server: the outermost filter, and the parts of a stop."""
 
     handler: Handler
     drain: draining.Drain
@@ -109,11 +109,11 @@ class App:
     stopping: bool = False
 
     def filling(self) -> bool:
-        """Whether memory is being filled, which everything else waits for."""
+        """Return whether memory is being filled, which all other work waits for."""
         return self.stores.filling()
 
     async def end_watches(self, seconds: float) -> None:
-        """Ends every watch with its last chunk, spread over that time so that their clients do not all come back at once."""
+        """End every watch with its last chunk, spread over this time, so that their clients do not all reconnect at once."""
         steps = max(1, round(seconds / END_STEP_SECONDS))
         for step in range(steps, 1, -1):
             if not self.stores.end_watches(at_most=math.ceil(self.drain.watches / step)):
@@ -122,7 +122,7 @@ class App:
         self.stores.end_watches()
 
     async def finish(self) -> None:
-        """Returns when nothing is being served. Watches that were just opening when all were ended are ended too."""
+        """Wait until no request is being served. Ends watches that were opening when all others ended."""
         while self.drain.watches:
             self.stores.end_watches()
             await asyncio.sleep(END_STEP_SECONDS)
@@ -130,10 +130,9 @@ class App:
 
 
 def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
-    """What is served: the kinds of this house, and those of the packages that the operator names, in the versions that are enabled; `alone`
-    those that a server without a cluster needs as well.
+    """Return the served kinds: the built-in ones and those of the operator's packages, in the enabled versions.
 
-    Raises ConfigError, for feature gates that cannot stand like that as well.
+    `alone` adds the kinds that a server without a cluster needs. Raises ConfigError, also for invalid combinations of feature gates.
     """
     served, mistakes = judged(serving, alone=alone)
     if served is None or mistakes:
@@ -142,25 +141,28 @@ def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
 
 
 def packaged(served: Kinds) -> list[Resource]:
-    """Those of them that packages declare, in every version that is served."""
+    """Return the kinds that packages declare, in every served version."""
     own = {kind.shape for kind in (*RESOURCES, *control.RESOURCES)}
     return [kind for kind in served if kind.stored.shape not in own]
 
 
 def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False) -> tuple[Kinds | None, list[str]]:
-    """What is served, as by `kinds`, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are
-    told already: what depends on them is not judged, nor what depends on a package that cannot be served."""
+    """Return the served kinds, like `kinds`, and all errors in the flags about them.
+
+    Flags in `wrong` have errors that are reported already. Nothing that depends on them is judged, nor on a package that cannot be
+    served.
+    """
     found = [*RESOURCES, *chain.from_iterable(map(packages.load, serving.kinds))]
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
     served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded, alone=alone)
-    clashes = _gate_mistakes(loaded, {})
+    clashes = _gate_errors(loaded, {})
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
     if complete and served is not None:
         told += (f"--runtime-config: {text}" for text in enablement.errors(serving.runtime_config, served.configurable))
     if complete and not clashes:
-        switched = _gate_mistakes(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
+        switched = _gate_errors(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
         told += (f"--{FEATURE_GATES}: {text}" for text in switched)
     return served, told
 
@@ -174,9 +176,11 @@ def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tup
     return served, list(packages.collisions(served))
 
 
-def _gate_mistakes(known: Iterable[Resource], switched: Mapping[str, bool], *, partly: bool = False) -> list[str]:
-    """Why feature gates cannot stand like that; without those that are `switched`: as they are declared. `partly`: some of what is switched
-    is not known, and so not whether a gate has what it needs."""
+def _gate_errors(known: Iterable[Resource], switched: Mapping[str, bool], *, partly: bool = False) -> list[str]:
+    """Return the errors of feature gates; without `switched`, those of their declarations.
+
+    `partly`: some switched gates are unknown, so a gate's dependencies cannot be judged.
+    """
     try:
         Gates(_declared_gates(known), switched)
     except InvalidGates as e:
@@ -185,13 +189,15 @@ def _gate_mistakes(known: Iterable[Resource], switched: Mapping[str, bool], *, p
 
 
 def gates(serving: Serving, served: Kinds) -> Gates:
-    """Every feature gate, as the operator switched it: the server's own and those of the kinds, served or not. What cannot stand like that
-    was refused with the kinds."""
+    """Return every feature gate as the operator switched it: the server's own and those of the kinds, served or not.
+
+    Invalid combinations were refused together with the kinds.
+    """
     return Gates(_declared_gates(served.known), serving.feature_gates)
 
 
 def described_gates() -> list[str]:
-    """What help says of the feature gates of this house."""
+    """Return the lines about the built-in feature gates in the help."""
     return Gates(_declared_gates(RESOURCES)).described()
 
 
@@ -208,12 +214,13 @@ def build(
     delegates: Delegates,
     auditor: Auditor | None = None,
 ) -> App:
-    """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot. Without an auditor nothing is
-    recorded."""
+    """Compose the server. `trust` returns the CAs in force, `delegates` answer what this process cannot. Without an auditor nothing is
+    recorded.
+    """
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
     switched = gates(config.serving, served)
-    _tell(switched)
+    _report(switched)
     for kind in served.known:
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)
@@ -257,7 +264,7 @@ def build(
     if app.control is not None:
         app.control.start(services, auditor)
     documents = _documents(app, served, delegates=delegates)
-    # In a cluster it is kube-apiserver's.
+    # In a cluster, kube-apiserver serves the core group.
     core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None
     handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
     outermost_first = filters(
@@ -267,8 +274,8 @@ def build(
     return app
 
 
-def _tell(gates: Gates) -> None:
-    """Says how the feature gates stand: in the metric, and in the log what will not be there for long."""
+def _report(gates: Gates) -> None:
+    """Report the state of the feature gates: in the metric, and in the log gates that will be removed."""
     for gate, on in gates.all():
         metrics.FEATURE_ENABLED.labels(gate.name, gate.stage.value).set(on)
     for text, gate, on in gates.warnings():
@@ -276,8 +283,7 @@ def _tell(gates: Gates) -> None:
 
 
 def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gates) -> list[Plugin]:
-    """The admission plugins, in the order in which they are asked. The name of a plugin's class is the one by which it is enabled and
-    disabled."""
+    """Return the admission plugins in the order in which they run. A plugin's class name is its name in flags."""
     decide, namespaces, quotas = delegates.authorizer.authorize, delegates.namespaces, delegates.quotas
     return [
         *([NamespaceLifecycle(namespaces)] if namespaces is not None else []),
@@ -293,7 +299,7 @@ def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gat
 
 
 def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
-    """Those that do what configurations say; none where there is nobody to configure them."""
+    """Return the plugins that follow configurations; none if there is no source of configurations."""
     sources, callers = delegates.sources, delegates.callers
     if sources is None or callers is None:
         return []
@@ -318,7 +324,7 @@ def filters(
     workers: Workers,
     gates: Gates,
 ) -> list[Filter]:
-    """Outermost first: a request passes them from the top to the bottom."""
+    """Return the filters, outermost first: a request passes them from top to bottom."""
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
     constrained = gates.enabled(features.CONSTRAINED_IMPERSONATION)
     return [
@@ -350,15 +356,16 @@ Document = Callable[[Request], Awaitable[web.StreamResponse]]
 OPENAPI = "/openapi/v3/"
 PLATFORM = f"{platform.system().lower()}/{platform.machine()}"
 BUILT = 1767225600.0
-"""What OpenAPI documents say they were last changed: one moment for all replicas of a release."""
+"""The Last-Modified time of OpenAPI documents: the same for all replicas of a release."""
 END_STEP_SECONDS = 0.1
-SETTLE_SECONDS = 10.0
-"""How long a request waits for memory that is being filled. A client that is refused comes back at once, and thousands of them would take
-the processor from what they wait for."""
+FILL_SECONDS = 10.0
+"""How long a request waits for memory that is being filled. A refused client would retry at once, and thousands of retries would take
+the CPU from filling.
+"""
 
 
 def published(served: Kinds) -> openapi_docs.OpenAPI:
-    """The OpenAPI documents of what is served."""
+    """Return the OpenAPI documents of what is served."""
     return openapi_docs.OpenAPI(
         served,
         patch_types=[kind.media for kind in patch_types(FieldManagers(served))],
@@ -370,10 +377,10 @@ def published(served: Kinds) -> openapi_docs.OpenAPI:
 
 
 def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
-    """What is served at one path each."""
+    """Return the documents by path."""
     ping = Check("ping", lambda: None)
     caches = Check("caches", app.stores.why_not_ready)
-    synced = Check("informer-sync", delegates.missing, told=True)
+    synced = Check("informer-sync", delegates.missing, public=True)
     store = Check("store", app.stores.store_state, counted=False)
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = published(served)
@@ -392,14 +399,14 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
 
 
 def _others(served: Kinds, documents: Mapping[str, Document], *, core: Core | None) -> Document:
-    """Discovery, the version, the index, and the answer for paths that nobody knows."""
+    """Return the handler of discovery, version, index, and unknown paths."""
     version = groups.version(software=__version__, python=platform.python_version(), platform=PLATFORM)
     discovery = groups.Discovery(served, version=version, paths=documents, core=core)
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 
 
 def _dispatch(services: Services, *, documents: Mapping[str, Document], others: Document) -> Handler:
-    """One router: the value that authorization judged decides what is called."""
+    """Route requests. The RequestInfo that authorization judged decides which handler is called."""
     router = request_info.Router(services.kinds, patches=list(services.patch_types))
 
     def route(request: Request) -> request_info.Endpoint | None:
@@ -424,13 +431,13 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         if resource.deprecation is not None:
             deprecation.note(exchange, info, resource)
         if resource.virtual:
-            nothing = cast("Store", None)  # no review is stored
+            nothing = cast("Store", None)  # reviews are not stored
             call = Call(info=info, user=request.user, resource=resource, store=nothing, exchange=exchange)
             answered: web.StreamResponse = await answers.create(services, call)
             return answered
         store = services.stores[resource.storage_name]
         if store.filling:
-            await store.settle(seconds=SETTLE_SECONDS)
+            await store.wait_until_filled(seconds=FILL_SECONDS)
         call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
         return await VERBS[endpoint.action](services, call)
 
@@ -442,7 +449,7 @@ def _document(path: str, documents: Mapping[str, Document], others: Document) ->
 
 
 async def _invite_body(request: Request) -> None:
-    """Tells a client that waits for it to send its body, now that the request is known to be allowed."""
+    """Tell a client that waits for it to send its body, now that the request is known to be allowed."""
     expected = request.headers.get("Expect")
     if expected is None or request.version < HttpVersion11:
         return

@@ -1,7 +1,7 @@
-"""What a metric is: families of counters, gauges, histograms, summaries; their children; the text that scrapers get. Knows no metric.
+"""Metric types: counters, gauges, histograms, summaries, their children, and the text for scrapers. Knows no metric.
 
 Metrics belong to the process, so the registry is module-level state. prometheus_client's own classes take a lock and about 1-2 µs for
-each count; these do not, so count on the event loop's thread only (scraping may happen elsewhere).
+each count; these do not. So count on the event loop's thread only (scraping may happen elsewhere).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Value:
         self._value = amount
 
     def set_function(self, function: Callable[[], float]) -> None:
-        """Ask `function` at each scrape, for values that somebody holds anyway."""
+        """Call `function` at each scrape, for values that exist elsewhere anyway."""
         self._function = function
 
     @property
@@ -71,7 +71,7 @@ class Distribution:
         return sum(self.counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by upper bound, as the text format wants them."""
+        """Return cumulative counts by upper bound, as the text format needs them."""
         total, out = 0, []
         for bound, count in zip((*self.bounds, None), self.counts, strict=True):
             total += count
@@ -80,7 +80,7 @@ class Distribution:
 
 
 class Total(Distribution):
-    """Other children together, which have the same bounds; never observed itself."""
+    """The sum of other children with the same bounds; never observed itself."""
 
     __slots__ = ("_parts",)
 
@@ -95,17 +95,17 @@ class Total(Distribution):
 
 
 class Quantiles:
-    """One child of a `Summary`: how many, how much, and which values a share of the recent ones stayed below.
+    """One child of a `Summary`: count, sum, and quantiles of recent values.
 
-    Values are counted in classes of which each is 2 % wider than the one before, so that a quantile is right to 1 %. They are forgotten
-    by fifths of `age` seconds. What is observed waits in a list until there is enough of it to be worth counting.
+    Values are counted in classes, each 2 % wider than the one before, so a quantile is accurate to 1 %. They expire by fifths of `age`
+    seconds. Observed values wait in a list until there are enough to be worth counting.
     """
 
     QUANTILES = (0.5, 0.9, 0.99)
     AGES = 5
     CLASSES = 1 / math.log(1.02)
     LEAST, BELOW = 1e-9, 2000
-    """What is less counts as this, and how many classes are below 1: at least as many as that takes."""
+    """The smallest counted value, and the number of classes below 1, which is at least what that value needs."""
     WAITING = 256
     __slots__ = ("_ages", "_clock", "_count", "_each", "_lock", "_sum", "_until", "_waiting")
 
@@ -121,21 +121,21 @@ class Quantiles:
         waiting = self._waiting
         waiting.append(amount)
         if len(waiting) >= self.WAITING:
-            self._settle()
+            self._count_waiting()
 
     @property
     def count(self) -> int:
-        self._settle()
+        self._count_waiting()
         return self._count
 
     @property
     def sum(self) -> float:
-        self._settle()
+        self._count_waiting()
         return self._sum
 
     def quantiles(self) -> list[tuple[float, float]]:
-        """Each quantile with its value, NaN where nothing was observed of late."""
-        self._settle()
+        """Return each quantile with its value, NaN without recent values."""
+        self._count_waiting()
         counts: dict[int, int] = {}
         for age in list(self._ages):
             for kind, count in age.copy().items():
@@ -149,9 +149,9 @@ class Quantiles:
             found.append((quantile, math.exp((ordered[at] + 0.5 - self.BELOW) / self.CLASSES) if ordered else math.nan))
         return found
 
-    def _settle(self) -> None:
-        """Counts what waits."""
-        with self._lock:  # a scrape is made in another thread
+    def _count_waiting(self) -> None:
+        """Count the waiting values."""
+        with self._lock:  # a scrape runs in another thread
             self._grow_older()
             waiting, self._waiting = self._waiting, []
             newest = self._ages[-1]
@@ -182,7 +182,7 @@ class _Family(Collector, Generic[_Child]):
         REGISTRY.register(self)
 
     def adopt(self, child: _Child, *values: str) -> None:
-        """Show another metric's child here too: counted once, seen under both names."""
+        """Show another metric's child here too: counted once, exported under both names."""
         self._children[values] = child
 
     def labels(self, *values: str) -> _Child:
@@ -211,7 +211,7 @@ class Counter(_Family[Value]):
         super().__init__(name, text, labels=labels, child=Value)
 
     def collect(self) -> Iterable[Metric]:
-        # A few of upstream's counters lack `_total`, which the text format would add to everything called a counter.
+        # Some of upstream's counters lack `_total`, which the text format would add to every counter.
         total = self.name.endswith("_total")
         family = Metric(self.name.removesuffix("_total"), self.text, "counter" if total else "unknown")
         for values, child in self.children():
@@ -243,7 +243,7 @@ class Histogram(_Family[Distribution]):
 
 
 class Summary(_Family[Quantiles]):
-    """Its quantiles are those of the last `age` seconds."""
+    """Its quantiles cover the last `age` seconds."""
 
     def __init__(self, name: str, text: str, age: float, *labels: str) -> None:
         super().__init__(name, text, labels=labels, child=lambda: Quantiles(age))
@@ -260,12 +260,12 @@ class Summary(_Family[Quantiles]):
 
 
 def exposition_text() -> bytes:
-    """All metrics in the Prometheus text format."""
+    """Return all metrics in the Prometheus text format."""
     return exposition.generate_latest(REGISTRY)
 
 
 def text_of(*families: Counter | Gauge) -> bytes:
-    """These alone."""
+    """Return these families in the Prometheus text format."""
     return exposition.generate_latest(_Chosen(families))
 
 

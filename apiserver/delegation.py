@@ -1,7 +1,7 @@
-"""Who answers what this process cannot answer itself: the cluster's kube-apiserver, or nobody.
+"""Delegate what this process cannot answer itself to the cluster's kube-apiserver, if there is one.
 
-Opens the clients, keeps up to date what is followed, and closes everything. Knows neither requests nor sockets.
-Upstream: kubernetes/apiserver `pkg/server/options/{authentication,authorization,coreapi}.go`.
+Opens the clients, keeps copies up to date, and closes everything. Knows neither requests nor sockets. Upstream: kubernetes/apiserver
+`pkg/server/options/{authentication,authorization,coreapi}.go`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from kubetext.quoting import go_quote
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 15.0
-"""For how long the first reading is tried before the log says that it still is."""
+"""How long the first read is tried before the log reports it, again and again."""
 DOUBT_SECONDS = 5.0
-"""For how long a refusal is not believed: a kube-apiserver that is just starting knows nobody's rights yet."""
+"""How long a refusal is retried: a starting kube-apiserver does not know the rights of users yet."""
 
 
 async def _at_once() -> None:
@@ -52,10 +52,17 @@ async def _at_once() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegates:
-    """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
-    returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
-    `callers` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours. `limited` may
-    only be used where a quota covers it."""
+    """The delegates of a server.
+
+    * `bundles`: returns the cluster's present CAs; None if they are not looked up.
+    * `missing`: returns what was not read yet; `ready` waits until nothing is missing.
+    * `namespaces`: None if every namespace exists.
+    * `sources`: None without admission configurations.
+    * `callers`: None if no webhook is called.
+    * `quotas`: None without quotas.
+    * `mapper`: None if there are no kinds but Sluice's.
+    * `limited`: resources that may only be used if a quota covers them.
+    """
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
@@ -71,26 +78,26 @@ class Delegates:
 
 
 def alone(config: Config, sources: Sources | None = None, callers: Callers | None = None) -> Delegates:
-    """Nobody is asked but webhooks, and every namespace exists."""
+    """Make the delegates of a server without a cluster: only webhooks are called, and every namespace exists."""
     authorizer = Delegated(Local(), always_allowed=config.delegation.always_allowed)
     return Delegates(authorizer=authorizer, sources=sources, callers=callers)
 
 
 def callers(config: Config, cluster: Client | None = None) -> Callers:
-    """Who calls webhooks, in the name of whom `--admission-control-config-file` says. Raises ConfigError."""
+    """Make the callers of webhooks, with the credentials of `--admission-control-config-file`. Raises ConfigError."""
     found = _control(config)
     return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
 
 
 def mistakes(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong in the files that say whom to ask, as whom, and what is limited."""
+    """Yield the errors in kubeconfigs and in `--admission-control-config-file`."""
     asked = config.delegation
     yield from cluster_credentials.mistakes((asked.authentication_kubeconfig, asked.authorization_kubeconfig), environ)
-    yield from control_mistakes(config)
+    yield from control_errors(config)
 
 
-def control_mistakes(config: Config) -> Iterator[str]:
-    """What is wrong in the file of `--admission-control-config-file`."""
+def control_errors(config: Config) -> Iterator[str]:
+    """Yield the errors in the file of `--admission-control-config-file`."""
     try:
         _control(config)
         if not config.delegation.standalone:
@@ -100,7 +107,7 @@ def control_mistakes(config: Config) -> Iterator[str]:
 
 
 def _control(config: Config) -> credentials.Configuration:
-    """What `--admission-control-config-file` says. Raises ConfigError."""
+    """Load `--admission-control-config-file`. Raises ConfigError."""
     try:
         return credentials.load(config.admission.control)
     except ValueError as error:
@@ -108,7 +115,7 @@ def _control(config: Config) -> credentials.Configuration:
 
 
 def _limited(config: Config) -> Sequence[Limited]:
-    """What may only be used where a quota covers it. Raises ConfigError."""
+    """Return the resources that may only be used if a quota covers them. Raises ConfigError."""
     plugin = ResourceQuota.__name__
     if not config.admission.asks(plugin):
         return ()
@@ -121,7 +128,7 @@ def _limited(config: Config) -> Sequence[Limited]:
 
 @contextlib.asynccontextmanager
 async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[Delegates]:
-    """The delegates of `sluice serve`, for as long as it runs. Raises ClusterError, ConfigError."""
+    """Open the delegates of `sluice serve` for as long as it runs. Raises ClusterError, ConfigError."""
     delegation = config.delegation
     if delegation.standalone:
         yield alone(config)
@@ -167,7 +174,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
 
 
 def _sources(client: Client, followed: Mapping[str, Source]) -> tuple[Params, Sources]:
-    """What admission follows, and the copies of what policies take as parameters. What no plugin reads is empty."""
+    """Return the sources of admission and the copies of policies' parameters. A source that no plugin reads is empty."""
     known: dict[str, Source] = {name: followed.get(name, Nothing()) for name in COLLECTIONS}
     validating = known["validating_policies"], known["validating_bindings"]
     mutating = known["mutating_policies"], known["mutating_bindings"]
@@ -176,7 +183,7 @@ def _sources(client: Client, followed: Mapping[str, Source]) -> tuple[Params, So
 
 
 def _looks_up(config: Config) -> bool:
-    """Whether there is a bundle that no flag names."""
+    """Return whether a bundle must be read from the cluster, because no flag names it."""
     named = config.authentication.client_ca_file and config.authentication.request_header.ca_file
     return not named and not config.delegation.skip_lookup
 
@@ -184,7 +191,7 @@ def _looks_up(config: Config) -> bool:
 async def _clients(
     delegation: Delegation, environ: Mapping[str, str], stack: contextlib.AsyncExitStack
 ) -> tuple[Client, Client]:
-    """For authentication and for authorization; one and the same when the identity is."""
+    """Open the clients for authentication and for authorization; one client if both have the same identity."""
     made: dict[str, Client] = {}
     paths = (delegation.authentication_kubeconfig, delegation.authorization_kubeconfig)
     for path in paths:
@@ -198,7 +205,7 @@ async def _clients(
 
 @contextlib.asynccontextmanager
 async def _running(works: Mapping[str, Callable[[], Awaitable[None]]], *, after: asyncio.Event) -> AsyncIterator[None]:
-    """Each as a task that begins when `after` is set."""
+    """Run each work as a task that begins when `after` is set."""
 
     async def run(name: str, work: Callable[[], Awaitable[None]]) -> None:
         await after.wait()
@@ -226,7 +233,7 @@ class Synced(Protocol):
 
 
 class Start:
-    """What has to be read before this replica may be asked: the cluster's CAs, if they are looked up, and all that admission follows."""
+    """The data that must be read before this replica is ready: the cluster's CAs, if they are looked up, and all that admission follows."""
 
     def __init__(
         self,
@@ -237,19 +244,19 @@ class Start:
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`followed` is by the Go type of its objects. `tolerant`: CAs that cannot be read are none, until they can."""
+        """`followed` is by the Go type of its objects. `tolerant`: unreadable CAs count as missing until they can be read."""
         self._source = source
         self._followed = followed
         self._tolerant = tolerant
         self._clock, self._sleep = clock, sleep
         self._trusting = source is None
         self.answered = asyncio.Event()
-        """Set once kube-apiserver has answered, or does not have to: what follows it would only wait longer and longer before that."""
+        """Set once kube-apiserver has answered, or need not: before that, followers would only wait longer and longer."""
         if source is None:
             self.answered.set()
 
     def missing(self) -> str | None:
-        """In the words of upstream's health check (kubernetes/apiserver `pkg/server/healthz/healthz.go`), and why."""
+        """Return upstream's health check text (kubernetes/apiserver `pkg/server/healthz/healthz.go`) with the reasons, or None."""
         waiting = {name: found.problem for name, found in self._followed.items() if not found.ready.is_set()}
         names = [*([] if self._trusting else ["*v1.ConfigMap"]), *waiting]
         if not names:
@@ -258,7 +265,7 @@ class Start:
         return f"{len(names)} informers not started yet: [{' '.join(names)}]{why}"
 
     async def ready(self) -> None:
-        """A kube-apiserver that is not there yet is waited for. Raises ClusterError when it refuses."""
+        """Wait until everything was read, also for a kube-apiserver that is still starting. Raises ClusterError when it refuses."""
         if self._source is not None:
             await self._read(self._source)
             self._trusting = True

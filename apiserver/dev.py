@@ -1,4 +1,4 @@
-"""`sluice dev`: everything for one machine, kept in one folder. An embedded store, throw-away certificates, a kubeconfig, samples.
+"""`sluice dev`: serve one machine from one folder, with an embedded store, throw-away certificates, a kubeconfig and samples.
 
 <data-dir>/store/        the embedded Valkey: log, password, locks
 <data-dir>/certs/        CA, serving pair, client pair
@@ -47,8 +47,7 @@ USER = "kubernetes-admin"
 NAME = "sluice-dev"
 SAMPLE_SECONDS = 10.0
 DISK_SECONDS = 20.0
-"""How long the store's disk may stand still before a request fails. There is no other store that could answer, and a store that dies
-is noticed at once."""
+"""How long the store's disk may stall before a request fails. No other store could answer, and a store that dies is noticed at once."""
 _FOLDERS = ("store", "certs")
 _OURS = (*_FOLDERS, "kubeconfig")
 """The parts of the data folder that `dev` trusts when it reads them."""
@@ -56,9 +55,9 @@ _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
 async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
-    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates, ConfigError.
+    """Serve until a stop signal; the store stops last. Raises EmbeddedError, BadCertificates, ConfigError.
 
-    The data folder and the port are taken before anything is made or started.
+    The data folder and the port are taken before anything is created or started.
     """
     stop = server.Stop()
     stop.install()
@@ -119,7 +118,7 @@ async def _serve(
 
 
 def _claim(store: Embedded, config: Config) -> None:
-    """Take the data folder for this process. Raises InUse, which says who has it and how to go on."""
+    """Take the data folder for this process. Raises InUse, which names the holder and the next step."""
     try:
         store.claim(f"process {os.getpid()}")
     except InUse as error:
@@ -147,7 +146,7 @@ def _explained(error: OSError, config: Config) -> str:
 
 
 def _admission(config: Config) -> Files:
-    """What the files say that configure admission. Raises ConfigError with all mistakes in them."""
+    """Load the files that configure admission. Raises ConfigError with all their errors."""
     files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()))
     if wrong := files.load():
         raise ConfigError([f"--admission: {mistake}" for mistake in wrong])
@@ -155,12 +154,12 @@ def _admission(config: Config) -> Files:
 
 
 def mistakes(config: Config) -> Iterator[str]:
-    """What is wrong with the files that configure admission, and with the places where something is to be written."""
+    """Yield the errors of the files that configure admission, and of the folders that must be writable."""
     try:
         _admission(config)
     except ConfigError as error:
         yield from error.mistakes
-    yield from delegation.control_mistakes(config)
+    yield from delegation.control_errors(config)
     folder, kubeconfig = config.dev.data_dir, config.dev.kubeconfig
     if why := folders.distrust(folder, _OURS):
         yield f"--data-dir: {why}"
@@ -173,7 +172,7 @@ def mistakes(config: Config) -> Iterator[str]:
 
 
 def _why_not_written(folder: Path) -> str:
-    """Why no file can be made in a folder; "" where one can, also where the folder is yet to be made. Leaves nothing behind."""
+    """Return why no file can be created in a folder, "" if one can. A missing folder is tried out and removed again."""
     missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -188,8 +187,9 @@ def _why_not_written(folder: Path) -> str:
 
 
 async def _initialise(store: Embedded, kinds: Kinds) -> None:
-    """Loads the functions of this version, and makes a place for each kind that never had one in this folder: one that is gone
-    and was there before has lost its objects."""
+    """Load this version's functions, and create each kind that this folder never had. A kind that existed and is missing has lost its
+    objects, so it is not created again.
+    """
     missing = [kind.storage_name for kind in kinds.stored if kind.storage_name not in store.initialised]
     for line in await administration.init(_patient(store.admin_url), missing):
         logger.debug("store", extra={"init": line})
@@ -208,7 +208,7 @@ def _patient(url: str) -> StoreOptions:
 
 
 def _keep_private(folder: Path) -> None:
-    """The folder and what is ours in it are for the user who runs it; a folder that all users share (/tmp) stays as it is."""
+    """Make the folder and Sluice's parts of it private to its user. A folder that all users share (/tmp) stays as it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not folder.stat().st_mode & stat.S_ISVTX:
@@ -217,7 +217,7 @@ def _keep_private(folder: Path) -> None:
             (folder / name).mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError([f"--data-dir: {folder} cannot be used: {error.strerror}"]) from None
-    # In a folder that all users share, somebody else may have been quicker than `mkdir`.
+    # In a folder that all users share, another user may have been quicker than `mkdir`.
     if why := folders.distrust(folder, _OURS):
         raise ConfigError([f"--data-dir: {why}"])
     for name in _FOLDERS:
@@ -225,7 +225,7 @@ def _keep_private(folder: Path) -> None:
 
 
 def _hosts(config: Config) -> list[str]:
-    """Every name under which this machine may call the server."""
+    """Return every name under which this machine may call the server."""
     address = config.serving.bind_address
     bound = [] if address in ("0.0.0.0", "::") else [address]
     return ["localhost", "127.0.0.1", "::1", *bound, socket.gethostname()]
@@ -275,18 +275,18 @@ def _base64(data: bytes) -> str:
 
 
 def _is_empty(kinds: Kinds, stores: Stores) -> bool:
-    """Whether there is nothing but namespaces, which are there from the start."""
+    """Return whether the store holds only namespaces, which exist from the start."""
     return not any(stores[kind.storage_name].view().count("") for kind in kinds.stored if kind.group)
 
 
 def samples(group: str) -> Iterator[dict[str, Any]]:
-    """The objects of samples.yaml, in the served group."""
+    """Return the objects of samples.yaml, in the served group."""
     text = resources.files("apiserver").joinpath("samples.yaml").read_text()
     return iter(yaml.safe_load_all(text.replace("GROUP", group)))
 
 
 def _create_samples(config: Config, kinds: Kinds, kit: pki.Kit, port: int) -> None:
-    """Over HTTP like any client. Runs in a thread."""
+    """Create the samples over HTTP like any client. Runs in a thread."""
     context = ssl.create_default_context(cadata=kit.ca_pem.decode())
     certs = config.dev.data_dir / "certs"
     context.load_cert_chain(certs / "client.crt", certs / "client.key")
@@ -315,7 +315,7 @@ def _kind_of(sample: Mapping[str, Any], kinds: Kinds) -> Resource:
 
 
 def collection(resource: Resource, namespace: str) -> str:
-    """The path of a kind's collection."""
+    """Return the path of a kind's collection."""
     inside = f"/namespaces/{namespace}" if resource.namespaced else ""
     return f"/apis/{resource.api_version}{inside}/{resource.plural}"
 
@@ -335,7 +335,7 @@ GROUP_OF_DRIVERS = "resource.k8s.io"
 
 
 def _announce(config: Config) -> None:
-    """The one thing that goes to standard output; logs go to standard error."""
+    """Print the next steps to standard output, which gets nothing else; logs go to standard error."""
     print(f"ready: export KUBECONFIG={folders.quoted(config.dev.kubeconfig.resolve())}", flush=True)
     print("try:   " + "\n       ".join(COMMANDS), flush=True)
     group = config.serving.group

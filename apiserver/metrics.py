@@ -1,7 +1,7 @@
-"""Every metric: name, help, labels, buckets. Knows nothing of who counts.
+"""Every metric: name, help, labels, buckets. Knows nothing of the code that counts.
 
 Names, labels and buckets of the `apiserver_*` family are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so
-that existing dashboards and alerts read them; what only this server has is named `sluice_*`.
+existing dashboards and alerts work. Metrics that only this server has are named `sluice_*`.
 
 `labels(...)` costs more than counting: hot paths keep the child that it returns, as `RequestMeter` does.
 """
@@ -49,7 +49,7 @@ _CERTIFICATE_SECONDS = (
 _DELEGATED_SECONDS = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
 _CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _DEFAULT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"""prometheus/client_golang's DefBuckets, which upstream's histograms have when they name none."""
+"""prometheus/client_golang's DefBuckets, the default of upstream's histograms."""
 _STEP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5)
 
@@ -78,7 +78,7 @@ LONG_RUNNING = Gauge("apiserver_longrunning_requests", "Open watches.", *_RESOUR
 IN_FLIGHT = Gauge("apiserver_current_inflight_requests", "Requests being served, without watches.", "request_kind")
 DEPRECATED_APIS = Gauge(
     "apiserver_requested_deprecated_apis",
-    "1 for each deprecated API that was requested, and the release that serves it no more.",
+    "1 for each deprecated API that was requested, with the release that removes it.",
     "group",
     "version",
     "resource",
@@ -87,10 +87,10 @@ DEPRECATED_APIS = Gauge(
 )
 TERMINATIONS = Counter(
     "apiserver_request_terminations_total",
-    "Requests that the server ended in self-defence (over capacity, deadline).",
+    "Requests that the server ended to protect itself (over capacity, deadline).",
     "component", "verb", "group", "version", "resource", "subresource", "scope", "code",
 )  # fmt: skip
-ABORTS = Counter("apiserver_request_aborts_total", "Requests broken off after the response had begun.", *_RESOURCE)
+ABORTS = Counter("apiserver_request_aborts_total", "Requests aborted after the response had begun.", *_RESOURCE)
 DROPPED = Counter("apiserver_dropped_requests_total", "Requests answered 429 over the in-flight limit.", "request_kind")
 FILTER_SECONDS = Histogram(
     "apiserver_request_filter_duration_seconds", "Latency of one request filter.", _FILTER_SECONDS, "filter"
@@ -148,19 +148,22 @@ AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations
 AUTHORIZATION_SECONDS = Histogram(
     "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
 )
-# kubernetes/apiserver `pkg/endpoints/filters/impersonation/metrics/metrics.go`. `mode` is the way in which somebody acts as another user.
+# kubernetes/apiserver `pkg/endpoints/filters/impersonation/metrics/metrics.go`. `mode` is the mode of impersonation.
 IMPERSONATIONS = Counter(
-    "apiserver_impersonation_attempts_total", "Attempts to act as another user.", "mode", "decision"
+    "apiserver_impersonation_attempts_total", "Attempts to impersonate another user.", "mode", "decision"
 )
 IMPERSONATION_SECONDS = Histogram(
-    "apiserver_impersonation_attempts_duration_seconds", "Latency of these.", _AUTH_SECONDS, "mode", "decision"
+    "apiserver_impersonation_attempts_duration_seconds", "Latency of impersonation.", _AUTH_SECONDS, "mode", "decision"
 )
 IMPERSONATION_QUESTIONS = Counter(
-    "apiserver_impersonation_authorization_attempts_total", "Questions asked for them.", "mode", "decision"
+    "apiserver_impersonation_authorization_attempts_total",
+    "Authorization checks for impersonation.",
+    "mode",
+    "decision",
 )
 IMPERSONATION_QUESTION_SECONDS = Histogram(
     "apiserver_impersonation_authorization_attempts_duration_seconds",
-    "Latency of these questions.",
+    "Latency of authorization checks for impersonation.",
     _AUTH_SECONDS,
     "mode",
     "decision",
@@ -221,7 +224,7 @@ WEBHOOK_SECONDS = Histogram(
 )  # fmt: skip
 WEBHOOK_REQUESTS = Counter(
     "apiserver_admission_webhook_request_total",
-    "Calls of one admission webhook by the HTTP status of what became of them.",
+    "Calls of one admission webhook by the HTTP status of their outcome.",
     "name", "type", "operation", "code", "rejected",
 )  # fmt: skip
 WEBHOOK_REJECTIONS = Counter(
@@ -231,7 +234,7 @@ WEBHOOK_REJECTIONS = Counter(
 )  # fmt: skip
 WEBHOOK_FAIL_OPEN = Counter(
     "apiserver_admission_webhook_fail_open_count",
-    "Calls of a webhook that failed and were ignored, as its failurePolicy says.",
+    "Failed calls of a webhook that its failurePolicy ignores.",
     "name",
     "type",
 )
@@ -242,7 +245,7 @@ MATCH_CONDITION_ERRORS = Counter(
 )
 MATCH_CONDITION_EXCLUSIONS = Counter(
     "apiserver_admission_match_condition_exclusions_total",
-    "Requests that match conditions kept from a webhook or policy (kind).",
+    "Requests that the match conditions of a webhook or policy (kind) exclude.",
     *_CONDITION,
 )
 MATCH_CONDITION_SECONDS = Histogram(
@@ -274,21 +277,21 @@ MUTATING_POLICY_SECONDS = Histogram(
     "policy", "policy_binding", "error_type",
 )  # fmt: skip
 
-# Of the namespaces whose changes are checked against quotas: kubernetes/component-base `metrics/prometheus/workqueue/metrics.go`.
+# Namespaces whose changes are checked against quotas: kubernetes/component-base `metrics/prometheus/workqueue/metrics.go`.
 _WORKQUEUE_SECONDS = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
-WORKQUEUE_ADDS = Counter("workqueue_adds_total", "What was put into a queue of work.", "name")
-WORKQUEUE_DEPTH = Gauge("workqueue_depth", "What waits in a queue of work.", "name")
+WORKQUEUE_ADDS = Counter("workqueue_adds_total", "Items added to a work queue.", "name")
+WORKQUEUE_DEPTH = Gauge("workqueue_depth", "Items that wait in a work queue.", "name")
 WORKQUEUE_QUEUE_SECONDS = Histogram(
-    "workqueue_queue_duration_seconds", "Time in a queue of work before it is taken up.", _WORKQUEUE_SECONDS, "name"
+    "workqueue_queue_duration_seconds", "Time that an item waits in a work queue.", _WORKQUEUE_SECONDS, "name"
 )
 WORKQUEUE_WORK_SECONDS = Histogram(
-    "workqueue_work_duration_seconds", "Time for the work on what was taken from a queue.", _WORKQUEUE_SECONDS, "name"
+    "workqueue_work_duration_seconds", "Time for the work on an item of a queue.", _WORKQUEUE_SECONDS, "name"
 )
 WORKQUEUE_UNFINISHED = Gauge(
-    "workqueue_unfinished_work_seconds", "Time that what is worked on has taken so far, together.", "name"
+    "workqueue_unfinished_work_seconds", "Time so far of all unfinished work together.", "name"
 )
 WORKQUEUE_LONGEST = Gauge(
-    "workqueue_longest_running_processor_seconds", "Time that the oldest of what is worked on has taken.", "name"
+    "workqueue_longest_running_processor_seconds", "Time so far of the oldest unfinished work.", "name"
 )
 
 # ---------------------------------------------------------------------------------------------------------------- delegation
@@ -325,7 +328,7 @@ TOKEN_CACHE_FETCHES = Counter(
 )
 TOKEN_CACHE_ACTIVE_FETCHES = Gauge(
     "authentication_token_cache_active_fetch_count",
-    "Lookups on their way (in_flight) and requests that wait for one (blocked).",
+    "Lookups under way (in_flight) and requests that wait for one (blocked).",
     "status",
 )
 CLIENT_REQUESTS = Counter(
@@ -337,7 +340,7 @@ CLIENT_SECONDS = Histogram(
 
 COPY_AGE_SECONDS = Gauge(
     "sluice_cluster_copy_age_seconds",
-    "Time since kube-apiserver last confirmed the copy of a collection that decisions are made from; bookmarks come once a minute.",
+    "Time since kube-apiserver last confirmed the local copy of a collection; bookmarks come once a minute.",
     "collection",
 )
 
@@ -351,19 +354,19 @@ FEATURE_ENABLED = Gauge(
     "name",
     "stage",
 )
-BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with what was built.", "git_version")
+BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with the version.", "git_version")
 BUILD_INFO.labels(__version__).set(1)
 
 # ---------------------------------------------------------------------------------------------------------------- event loop
 
 LOOP_STEP_SECONDS = Histogram(
     "sluice_event_loop_step_seconds",
-    "CPU time of one step of the event loop, during which nobody else is served; the budget is 0.02.",
+    "CPU time of one step of the event loop, during which no other client is served; the budget is 0.02.",
     _STEP_SECONDS,
 )
 COLLECTION_SECONDS = Histogram(
     "sluice_garbage_collection_seconds",
-    "CPU time of one garbage collection, in whichever thread, during which no other thread computes.",
+    "CPU time of one garbage collection in any thread, during which no other thread computes.",
     _STEP_SECONDS,
     "generation",
 )
@@ -372,7 +375,7 @@ COLLECTION_SECONDS = Histogram(
 
 
 def resource_label(resource: str) -> str:
-    """The label `resource` of what the store calls `<group>/<plural>`: `<plural>.<group>`, as errors print it."""
+    """Return the label `resource` for a stored resource `<group>/<plural>`: `<plural>.<group>`, as errors print it."""
     group, _, plural = resource.partition("/")
     return f"{plural}.{group}"
 
@@ -438,27 +441,25 @@ STORE_WRITABLE = Gauge(
     "sluice_store_writable", "1 while writes are accepted, 0 while they are answered 503.", "resource"
 )
 UNREADABLE_OBJECTS = Counter(
-    "sluice_unreadable_objects_total", "Stored values that were read and are no objects of their kind.", "resource"
+    "sluice_unreadable_objects_total", "Stored values that are not valid objects of their kind.", "resource"
 )
-TASK_FAILURES = Counter(
-    "sluice_task_failures_total", "Times that a task which must not end failed and was begun again.", "task"
-)
-THREAD_POOL_CALLS = Gauge("sluice_thread_pool_calls", "Calls that run or wait, by purpose of the threads.", "pool")
+TASK_FAILURES = Counter("sluice_task_failures_total", "Failures and restarts of tasks that must not end.", "task")
+THREAD_POOL_CALLS = Gauge("sluice_thread_pool_calls", "Calls that run or wait, by thread pool.", "pool")
 THREAD_POOL_REFUSALS = Counter(
     "sluice_thread_pool_refusals_total",
-    "Calls refused because enough of them waited, by purpose of the threads.",
+    "Calls refused because the queue was full, by thread pool.",
     "pool",
 )
 OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
 HISTORY_BYTES = Gauge(
-    "sluice_history_bytes", "Bytes of events held in memory for watches and past states, about.", "resource"
+    "sluice_history_bytes", "Approximate bytes of events held in memory for watches and past states.", "resource"
 )
 ENCODING_BYTES = Gauge(
-    "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."
+    "sluice_encoding_bytes", "Bytes of cached watch frames, table rows and other encodings of objects."
 )
 ENCODINGS = Counter(
     "sluice_encodings_total",
-    "Objects of lists in forms that are remembered, and compressed pieces of lists: found in memory, or made.",
+    "Cached encodings of list objects and compressed pieces of lists: cache hits (found) or misses (made).",
     "what",
     "outcome",
 )
@@ -469,7 +470,7 @@ ENCODINGS = Counter(
 
 @dataclass(frozen=True, slots=True)
 class RequestLabels:
-    """What the request metrics are kept by. Only values of served resources and fixed paths: clients must not invent label values."""
+    """The labels of request metrics. Only values of served resources and fixed paths: clients must not invent label values."""
 
     verb: str
     dry_run: str = ""
@@ -479,13 +480,15 @@ class RequestLabels:
     subresource: str = ""
     scope: str = ""
     field_validation: str | None = None
-    """None for requests that carry no object."""
+    """None for requests without an object."""
 
 
 @functools.cache
 def _durations(full: tuple[str, ...], short: tuple[str, ...]) -> tuple[Distribution, Distribution, Distribution]:
-    """How long requests take, seen under two names: those that waited for no webhook, for both; the others, and what they took without.
-    Dry runs have but one name."""
+    """Make the three distributions of request durations: without webhooks, with webhooks, and with webhooks less their time.
+
+    Two metrics show sums of them. Dry runs are in one metric only.
+    """
     plain, waiting, own = (Distribution(_REQUEST_SECONDS) for _ in range(3))
     REQUEST_SECONDS.adopt(Total((plain, waiting)), *full)
     if not full[1]:
@@ -494,7 +497,7 @@ def _durations(full: tuple[str, ...], short: tuple[str, ...]) -> tuple[Distribut
 
 
 class RequestMeter:
-    """The children of one label set, so that counting a request looks nothing up but its code."""
+    """The children of one label set, so that counting a request looks up only its code."""
 
     __slots__ = ("_codes", "_labels", "_own", "_seconds", "_sizes", "_validation", "_with_waits", "open")
 
@@ -519,7 +522,7 @@ class RequestMeter:
         self.open = LONG_RUNNING.labels(*short) if labels.verb == "WATCH" else None
 
     def record(self, code: int, seconds: float, size: int, *, waited: float = 0.0) -> None:
-        """`waited` is how much of the time admission webhooks took."""
+        """Record a request. `waited` is the time that admission webhooks took."""
         counter = self._codes.get(code)
         if counter is None:
             counter = self._codes[code] = REQUESTS.labels(*self._labels, str(code))

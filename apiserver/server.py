@@ -1,8 +1,13 @@
-"""The process as a server: how it starts, signals, and a stop that nobody notices.
+"""The server process: start, signals, and a graceful stop.
 
-Knows no resources. A stop goes in this order: unready at once, everything served for a while, every watch ended with its last
-chunk while new ones are told 429, requests finished, and only then is the port closed. Where a successor has the listening socket too,
-it gets all new connections before the first watch ends here. A watch that comes back on a connection that is still open here is left to it.
+Knows no resources. A stop goes in this order:
+
+1. The server is unready at once, and everything is served for a while.
+2. Every watch ends with its last chunk, while new ones get 429.
+3. Requests finish, and only then the port is closed.
+
+If a successor has the listening socket too, it gets all new connections before the first watch ends here. A watch that comes back on a
+connection that is still open here is left to the successor.
 """
 
 from __future__ import annotations
@@ -37,11 +42,11 @@ logger = logging.getLogger(__name__)
 
 CERTIFICATE_POLL_SECONDS = 10.0
 HAND_OVER_SECONDS = 10.0
-"""How long a socket with a predecessor is left to it while this process is not ready. There may be none, and then clients wait."""
+"""How long a predecessor keeps a shared socket while this process is not ready. Without a predecessor, clients wait this long."""
 LAST_HANDSHAKES_SECONDS = 2.0
-"""How long a stop waits for handshakes that had begun."""
+"""How long a stop waits for handshakes that have begun."""
 AUDIT_SECONDS = 10.0
-"""How long a stop waits for what was recorded to be where it belongs."""
+"""How long a stop waits until audit events are delivered."""
 SILENCE_SECONDS = 5.0
 """How long a stop waits for all connections to become unused."""
 
@@ -62,7 +67,7 @@ class Stop:
         (self.hurry if self.wanted.is_set() else self.wanted).set()
 
     async def or_done(self, work: Awaitable[None]) -> None:
-        """Does the work, unless the first signal comes before it is done. Its errors are the caller's."""
+        """Do the work until it is done or the first signal comes. Raises its errors."""
         task, wanted = asyncio.ensure_future(work), asyncio.ensure_future(self.wanted.wait())
         try:
             await asyncio.wait((task, wanted), return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +79,7 @@ class Stop:
             await asyncio.gather(task, wanted, return_exceptions=True)
 
     async def patiently(self, waiting: Awaitable[object], *, seconds: float) -> None:
-        """Waits, but neither longer than that nor past the second signal."""
+        """Wait at most `seconds`, and not past the second signal."""
         task, hurry = asyncio.ensure_future(waiting), asyncio.ensure_future(self.hurry.wait())
         try:
             await asyncio.wait((task, hurry), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +92,7 @@ class Stop:
 
 
 class Server:
-    """One listening process: opened, then stopped once. `shared`: others have the listening socket too."""
+    """One listening process: opened, then stopped once. `shared`: other processes have the listening socket too."""
 
     def __init__(self, app: App, certificates: Certificates, sock: socket.socket, *, shared: bool) -> None:
         self._app = app
@@ -106,7 +111,7 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The listening address."""
         return self._listener.address
 
     def open(self) -> None:
@@ -114,7 +119,7 @@ class Server:
         self._listener.open()
 
     async def _renew(self) -> None:
-        """Certificates are read again when they change; connections that are open keep their handshake, not their rights."""
+        """Read changed certificates again. Open connections keep their handshake, not their rights."""
         while True:
             await asyncio.sleep(CERTIFICATE_POLL_SECONDS)
             try:
@@ -124,7 +129,7 @@ class Server:
                 logger.error("changed certificates are not used", extra={"error": str(e)})
 
     async def stop(self, stop: Stop, shutdown: config.Shutdown, *, request_seconds: float) -> None:
-        """Everything between the first signal and the last connection."""
+        """Do everything between the first signal and the last connection."""
         app = self._app
         logger.info("stopping", extra={"delay_seconds": shutdown.delay_seconds})
         app.stopping = True
@@ -136,7 +141,7 @@ class Server:
         await stop.patiently(app.finish(), seconds=request_seconds)
         self._listener.close()
         logger.info("the port is closed", extra={"requests": app.drain.requests, "watches": app.drain.watches})
-        await stop.patiently(self._listener.settled(), seconds=LAST_HANDSHAKES_SECONDS)
+        await stop.patiently(self._listener.handshakes_done(), seconds=LAST_HANDSHAKES_SECONDS)
         await self._listener.abort()
         await stop.patiently(self._connections.silence(), seconds=SILENCE_SECONDS)
         await stop.patiently(app.finish(), seconds=request_seconds)
@@ -159,11 +164,10 @@ async def serve(
     environ: Mapping[str, str],
     sock: socket.socket | None = None,
 ) -> None:
-    """Serves until told to stop. `ready` is called with the port once everything is served.
+    """Serve until a stop signal. `ready` is called with the port once everything is served.
 
-    The port opens before memory is full, so that health checks can say what is missing and watches are told to wait instead of refused.
-    Only a port that somebody else may still be serving is left to them for a while. `sock` is what `listen` returned, if that was called
-    before.
+    The port opens before memory is full, so that health checks can name what is missing, and watches wait instead of being refused.
+    Only a port that a predecessor may still be serving is left to it for a while. `sock` is the result of an earlier `listen`, if any.
     """
     check_parser()
     remember_no_targets()
@@ -191,7 +195,7 @@ async def serve(
                 await stop.or_done(ready(server.address[1], stores))
             await stop.wanted.wait()
         except BaseException:
-            stop.hurry.set()  # a server that never worked keeps nobody waiting
+            stop.hurry.set()  # a server that never worked must not delay its end
             raise
         finally:
             for task in (complete, *beside):
@@ -205,13 +209,13 @@ async def serve(
 
 
 def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket:
-    """The socket to serve on. Raises OSError, which says what to do when the port is in use."""
+    """Open the socket to serve on. Raises OSError with a remedy if the port is in use."""
     address, port = settings.serving.bind_address, settings.serving.secure_port
     return listening_socket(address, port, environ=environ, pid=os.getpid())
 
 
 async def _complete(app: App, stores: Stores, delegates: Delegates) -> None:
-    """Returns when everything is known that has to be known to serve."""
+    """Wait until everything that serving needs is known."""
     await delegates.ready()
     await stores.ready()
     if app.control is not None:
@@ -219,7 +223,7 @@ async def _complete(app: App, stores: Stores, delegates: Delegates) -> None:
 
 
 async def _announce(server: Server, complete: asyncio.Future[None], *, patience: float) -> None:
-    """Opens the port after `patience`, or as soon as all is complete, and returns when it is."""
+    """Open the port after `patience`, or as soon as all is complete. Return when all is complete."""
     await asyncio.wait((complete,), timeout=patience)
     if complete.done():
         await complete
@@ -231,6 +235,6 @@ async def _announce(server: Server, complete: asyncio.Future[None], *, patience:
 
 
 def raise_descriptor_limit() -> None:
-    """Each watch is a connection of its own."""
+    """Raise the limit of descriptors: each watch has a connection of its own."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

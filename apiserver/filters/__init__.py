@@ -1,1 +1,1 @@
-"""Every request passes here: one aiohttp middleware each."""
+"""The filters that every request passes: one aiohttp middleware each."""

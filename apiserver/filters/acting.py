@@ -1,9 +1,9 @@
-"""In which way one may act as somebody else, and what must be allowed for that.
+"""Decide in which mode a user may impersonate another one, and which permissions that needs.
 
-Four ways are bound to what is done meanwhile: who acts like that must be allowed to be the other one (`impersonate:user-info`), and to do
-what the request does as such a one (`impersonate-on:user-info:list`). A node or a service account is acted as by its name alone, and has
-the groups that all of its sort have. The old way, the verb `impersonate`, allows everything that the other one may do.
-Upstream: kubernetes/apiserver `pkg/endpoints/filters/impersonation/{constrained_impersonation,mode,cache}.go`.
+Four modes are constrained. The sender must be allowed to be the other user (`impersonate:user-info`), and to make this kind of request
+as such a user (`impersonate-on:user-info:list`). Nodes and service accounts are impersonated by name alone, and have the groups that
+all of their kind have. The legacy mode, the verb `impersonate`, allows everything that the other user may do. Upstream:
+kubernetes/apiserver `pkg/endpoints/filters/impersonation/{constrained_impersonation,mode,cache}.go`.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ from kubetext import names
 from kubetext.quoting import go_quote
 
 STEP_SECONDS = 0.002
-"""How long attributes are judged before others have their turn: there is room for thousands in headers, and who is
-allowed everything waits for none."""
+"""How long attributes are judged in one step: headers may hold thousands of them, and a user who is allowed everything waits for no
+answer.
+"""
 MANY = 4
-"""Groups, or values of extra attributes, from which on it is asked first whether all are allowed."""
+"""From this many groups or extra values on, permission for all of them is asked first."""
 REMEMBERED = 10_000
-"""Of how many senders it is known in which way they acted last."""
+"""The number of senders whose last mode is remembered."""
 AUTHENTICATION = "authentication.k8s.io"
 NODE_KEYS = "authentication.kubernetes.io/associated-node-keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One of the ways. The old one has no name."""
+class Mode:
+    """One mode of impersonation. The legacy mode has no name."""
 
     name: str
     applies: Callable[[User, User], bool]
-    """Whether the second may act as the first like that at all."""
+    """Returns whether the second user may impersonate the first in this mode at all."""
 
     @property
     def verb(self) -> str:
@@ -59,7 +60,7 @@ class Way:
 
     @property
     def label(self) -> str:
-        """What metrics call it."""
+        """The value of the mode in metrics."""
         return self.name or "legacy"
 
 
@@ -86,71 +87,73 @@ def _only_named(wanted: User) -> bool:
     return not (wanted.uid or wanted.groups or wanted.extra)
 
 
-OWN_NODE = Way("associated-node", _as_own_node)
-OLD = Way("", lambda wanted, sender: True)
-ALL: Sequence[Way] = (
+OWN_NODE = Mode("associated-node", _as_own_node)
+LEGACY = Mode("", lambda wanted, sender: True)
+ALL: Sequence[Mode] = (
     OWN_NODE,
-    Way("arbitrary-node", _as_any_node),
-    Way("serviceaccount", _as_service_account),
-    Way("user-info", _as_a_user),
-    OLD,
+    Mode("arbitrary-node", _as_any_node),
+    Mode("serviceaccount", _as_service_account),
+    Mode("user-info", _as_a_user),
+    LEGACY,
 )
 
 
-class Ways:
-    """Tries them in their order, behind the one in which the sender acted last."""
+class Modes:
+    """Tries the modes in order, after the one that the sender used last."""
 
-    def __init__(self, authorizer: Authorizer, ways: Sequence[Way]) -> None:
+    def __init__(self, authorizer: Authorizer, modes: Sequence[Mode]) -> None:
         self._authorizer = authorizer
-        self._ways = ways
-        self._last: dict[int, Way] = {}
-        """By the hash of the sender's name: two who share one only change the order for each other."""
+        self._modes = modes
+        self._last: dict[int, Mode] = {}
+        """By the hash of the sender's name: a collision only changes the order of the modes."""
 
     async def become(self, sender: User, wanted: User, info: RequestInfo) -> tuple[User, str]:
-        """Who acts from now on: what is wanted, with the groups that such a one has anyway. And the verb of the way, "" for the old one.
-        Raises the 403 of the first way."""
+        """Return the impersonated user with its default groups, and the verb of the mode ("" for the legacy one).
+
+        Raises the 403 of the first mode that applies.
+        """
         began = perf_counter()
         known = hash(sender.name)
         last = self._last.get(known)
         refused: StatusError | None = None
-        for way in self._ways if last is None else (last, *(way for way in self._ways if way is not last)):
-            if not way.applies(wanted, sender):
+        for mode in self._modes if last is None else (last, *(mode for mode in self._modes if mode is not last)):
+            if not mode.applies(wanted, sender):
                 continue
             try:
-                await _Questions(self._authorizer, way, sender).ask(wanted, info)
+                await _Questions(self._authorizer, mode, sender).ask(wanted, info)
             except StatusError as e:
                 refused = refused or e.again()
                 continue
-            if way is not last:
-                self._remember(known, way)
-            _count(way.label, "allowed", perf_counter() - began)
-            user = with_default_groups(wanted, node=bool(way.name) and node_of(wanted.name) is not None)
-            return user, way.verb if way.name else ""
+            if mode is not last:
+                self._remember(known, mode)
+            _count(mode.label, "allowed", perf_counter() - began)
+            user = with_default_groups(wanted, node=bool(mode.name) and node_of(wanted.name) is not None)
+            return user, mode.verb if mode.name else ""
         _count("", "denied", perf_counter() - began)
-        assert refused is not None, "the old way applies to everybody"
+        assert refused is not None, "the legacy mode applies to everybody"
         raise refused
 
-    def _remember(self, known: int, way: Way) -> None:
+    def _remember(self, known: int, mode: Mode) -> None:
         if known not in self._last and len(self._last) >= REMEMBERED:
             del self._last[next(iter(self._last))]
-        self._last[known] = way
+        self._last[known] = mode
 
 
 class _Questions:
-    """What has to be asked about one request in one way."""
+    """The permission checks of one request in one mode."""
 
-    def __init__(self, authorizer: Authorizer, way: Way, sender: User) -> None:
+    def __init__(self, authorizer: Authorizer, mode: Mode, sender: User) -> None:
         self._authorizer = authorizer
-        self._way = way
-        self._bound = bool(way.name)
-        # What is allowed is so for the same service account on every node.
-        self._sender = replace(sender, extra={NODE_KEYS: tuple(sorted(sender.extra))}) if way is OWN_NODE else sender
+        self._mode = mode
+        self._bound = bool(mode.name)
+        # A permission holds for the same service account on every node.
+        self._sender = replace(sender, extra={NODE_KEYS: tuple(sorted(sender.extra))}) if mode is OWN_NODE else sender
         self._began = perf_counter()
 
     async def ask(self, wanted: User, info: RequestInfo) -> None:
-        """Raises the 403 of what is refused."""
+        """Check all attributes. Raises the 403 of a refused one."""
         if self._bound:
-            await self._require(replace(info, verb=f"impersonate-on:{self._way.name}:{info.verb}"))
+            await self._require(replace(info, verb=f"impersonate-on:{self._mode.name}:{info.verb}"))
         await self._require(self._identity(wanted.name))
         if wanted.uid:
             await self._require(self._attribute("uids", wanted.uid, group=AUTHENTICATION))
@@ -163,7 +166,7 @@ class _Questions:
             return self._attribute("serviceaccounts", account[1], namespace=account[0])
         node = node_of(name) if self._bound else None
         if node is not None:
-            return self._attribute("nodes", "*" if self._way is OWN_NODE else node)
+            return self._attribute("nodes", "*" if self._mode is OWN_NODE else node)
         return self._attribute("users", name)
 
     async def _groups(self, groups: Sequence[str]) -> None:
@@ -182,7 +185,7 @@ class _Questions:
 
     async def _extra(self, extra: Mapping[str, Sequence[str]]) -> None:
         if self._bound and extra:
-            for why in _mistakes(extra):
+            for why in _errors(extra):
                 raise self._refusal(self._extra_attribute("", ""), why)
             many = len(extra) >= MANY or sum(map(len, extra.values())) >= MANY
             if many and await self._may(self._extra_attribute("*", "*")):
@@ -197,9 +200,9 @@ class _Questions:
     def _attribute(
         self, resource: str, name: str, *, group: str = "", namespace: str = "", subresource: str = ""
     ) -> RequestInfo:
-        """Names and groups are of the core group in the old way."""
+        """Describe an attribute. In the legacy mode, names and groups belong to the core group."""
         return RequestInfo(
-            "", self._way.verb, "", is_resource=True, group=AUTHENTICATION if self._bound else group, version="v1",
+            "", self._mode.verb, "", is_resource=True, group=AUTHENTICATION if self._bound else group, version="v1",
             namespace=namespace, resource=resource, subresource=subresource, name=name,
         )  # fmt: skip
 
@@ -212,8 +215,10 @@ class _Questions:
             raise self._refusal(info, reason)
 
     async def _why_not(self, info: RequestInfo) -> str | None:
-        """The reason of a refusal, None for what is allowed. Who cannot be asked has refused: unlike for the request itself, upstream makes
-        no 500 of it (checkAuthorization)."""
+        """Return the reason of a refusal, None if it is allowed. An authorizer that fails counts as a refusal.
+
+        Upstream answers 500 for the request itself in that case, but not for impersonation (checkAuthorization).
+        """
         asked = perf_counter()
         if asked - self._began > STEP_SECONDS:
             await asyncio.sleep(0)
@@ -223,7 +228,7 @@ class _Questions:
             reason = None if decision.allowed else decision.reason
         except ClusterError as e:
             reason = str(e)
-        labels = self._way.label, "allowed" if reason is None else "denied"
+        labels = self._mode.label, "allowed" if reason is None else "denied"
         metrics.IMPERSONATION_QUESTIONS.labels(*labels).inc()
         metrics.IMPERSONATION_QUESTION_SECONDS.labels(*labels).observe(perf_counter() - asked)
         return reason
@@ -232,17 +237,17 @@ class _Questions:
         return forbidden(self._sender, info, reason)
 
 
-def _count(way: str, decision: str, seconds: float) -> None:
-    metrics.IMPERSONATIONS.labels(way, decision).inc()
-    metrics.IMPERSONATION_SECONDS.labels(way, decision).observe(seconds)
+def _count(mode: str, decision: str, seconds: float) -> None:
+    metrics.IMPERSONATIONS.labels(mode, decision).inc()
+    metrics.IMPERSONATION_SECONDS.labels(mode, decision).observe(seconds)
 
 
 _KEY = fieldpath.ROOT.child("extra").child("key")
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
-def _mistakes(extra: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Why such attributes may only be acted with in the old way."""
+def _errors(extra: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield why such extra attributes need the legacy mode."""
     for key, values in extra.items():
         if not key:
             yield "impersonating the empty string key in extra is not allowed"
@@ -257,7 +262,7 @@ def _mistakes(extra: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def _not_prefixed(key: str) -> Iterator[FieldError]:
-    """What is wrong with a path behind a domain (kubernetes/apimachinery `pkg/util/validation/validation.go` IsDomainPrefixedPath)."""
+    """Yield the errors of a domain-prefixed path (kubernetes/apimachinery `pkg/util/validation/validation.go` IsDomainPrefixedPath)."""
     host, _, path = key.partition("/")
     if not host or not path:
         yield fieldpath.invalid(_KEY, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
@@ -269,7 +274,7 @@ def _not_prefixed(key: str) -> Iterator[FieldError]:
 
 
 def with_default_groups(user: User, *, node: bool = False) -> User:
-    """The groups that the named user has anyway. `node`: it is known to be one, and has no others."""
+    """Add the default groups of the user. `node`: the user is a node, which has no other groups."""
     groups = (NODES,) if node else user.groups
     account = service_account(user.name)
     if account is not None and not groups:

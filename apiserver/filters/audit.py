@@ -1,9 +1,8 @@
-"""Records requests: what they were about as soon as it is known who asks, and what came of them.
+"""Record requests for auditing: after authentication, and at their end.
 
-Two filters, since a request may end before anybody knows who asks: `audit` stands around whatever can refuse it, `receive` behind
-authentication. What a handler tells of objects goes into `exchange.recording`.
-Upstream: kubernetes/apiserver `pkg/endpoints/filters/{audit,authn_audit,request_deadline}.go`; kubernetes/apimachinery
-`pkg/util/net/http.go` SourceIPs.
+A request may end before authentication, hence two filters: `audit` encloses everything that can refuse a request, `receive` comes after
+authentication. Handlers put objects into `exchange.recording`. Upstream: kubernetes/apiserver
+`pkg/endpoints/filters/{audit,authn_audit,request_deadline}.go`; kubernetes/apimachinery `pkg/util/net/http.go` SourceIPs.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from apiserver.wire import negotiation
 
 USER_AGENT_BYTES, TRUNCATED = 1024, "...TRUNCATED"
 FORWARDED_CHARACTERS, LONGEST_ADDRESS = 4096, 64
-"""Of a header that names addresses: those who add to it do so at its end."""
+"""The most characters of a header with addresses: proxies append their addresses at its end."""
 
 
 def audit(handler: Handler, *, auditor: Auditor) -> Handler:
-    """The last stage of every request that is recorded."""
+    """Record the last stage of every request."""
 
     async def auditing(request: Request) -> web.StreamResponse:
         request.received = auditor.now()
@@ -35,7 +34,7 @@ def audit(handler: Handler, *, auditor: Auditor) -> Handler:
         except Exception as e:
             await auditor.finish(_failed(request, e, auditor))
             raise
-        except BaseException:  # the client is gone, or the process stops
+        except BaseException:  # the client has disconnected, or the process stops
             if request.record is not None:
                 auditor.finish(request.record.left())
             raise
@@ -64,7 +63,7 @@ async def _failed(request: Request, error: Exception, auditor: Auditor) -> None:
 
 
 def receive(handler: Handler, *, auditor: Auditor) -> Handler:
-    """The first stage. Raises 500 for a request that must not be served unless that is recorded."""
+    """Record the first stage. Raises 500 for a request that must not be served unrecorded."""
 
     async def receiving(request: Request) -> web.StreamResponse:
         record = auditor.record(request.info, request.user, partial(origin_of, request), request.exchange.annotations)
@@ -79,7 +78,7 @@ def receive(handler: Handler, *, auditor: Auditor) -> Handler:
 
 
 def origin_of(request: Request) -> Origin:
-    """What it says of itself."""
+    """Return what the request says about itself."""
     return Origin(
         audit_id=request.audit_id,
         uri=_text(request.raw_path),
@@ -90,7 +89,7 @@ def origin_of(request: Request) -> Origin:
 
 
 def source_ips(request: Request) -> Iterator[str]:
-    """Whoever the proxies before us say that they speak for, nearest last, and who is connected. All but the last may be made up."""
+    """Yield the addresses that the proxies report, nearest last, then the peer's. All but the last may be forged."""
     said = request.headers.get("X-Forwarded-For", "")[-FORWARDED_CHARACTERS:]
     found = [address for part in said.split(",") if (address := _address(part.strip(" ")))]
     real = _address(request.headers.get("X-Real-Ip", ""))
@@ -103,7 +102,7 @@ def source_ips(request: Request) -> Iterator[str]:
 
 
 def _address(text: str) -> str:
-    """As Go writes it; empty for what is none."""
+    """Return the address as Go writes it; empty for an invalid one."""
     return _read_address(text) if len(text) <= LONGEST_ADDRESS else ""
 
 

@@ -1,9 +1,9 @@
-"""Who sent the request: front proxy, client certificate, bearer token, token in a WebSocket's subprotocol, nobody, in this order.
+"""Identify the sender: front proxy, client certificate, bearer token, token in a WebSocket's subprotocol, anonymous, in this order.
 
-The only reader of identity headers (`tests/structure` checks that): they are believed from a peer whose certificate the front proxy's
-CA signed and whose common name is allowed, from nobody else, and nothing behind this filter sees them.
-How a certificate is verified is handed in, one function per CA bundle. A handshake proves only that the client holds the key of its
-certificate. Tokens are somebody else's to judge, and the only thing that is waited for.
+This is the only reader of identity headers (`tests/structure` checks that). They count only from a peer whose certificate the front
+proxy's CA signed and whose common name is allowed. Filters after this one never see them. The caller passes one function per CA bundle
+that verifies certificates. A handshake proves only that the client holds the key of its certificate. Tokens are reviewed elsewhere;
+this is the only thing that the filter waits for.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/authenticatorfactory/delegating.go` (the
 order), `pkg/authentication/request/{headerrequest,x509,bearertoken,websocket,union}/`,
@@ -42,27 +42,27 @@ TOKEN_AFTER_SPACE = "the provided Authorization header contains extra space befo
 CACHED_PEERS = 4096
 CACHED_USERS, CACHED_HEADER_BYTES = 4096, 4096
 FAILURE_SECONDS = 10.0
-"""How long a failed verification is believed: a certificate may not be valid yet."""
+"""How long a failed verification is cached: a certificate may become valid soon."""
 
 
 class NotAuthentic(Exception):
-    """Credentials were shown and are not good. The text is for the log; clients are told nothing."""
+    """The credentials are invalid. The text is for the log; clients do not see it."""
 
 
 class NoCredentials(NotAuthentic):
-    """None were shown, where nobody may be anonymous."""
+    """The request has no credentials, and anonymous requests are not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a certificate is for: object identifiers and values of the subject's attributes, in order. `fingerprint` is SHA-256 in hex."""
+    """The subject of a certificate: object identifiers and values of its attributes, in order. `fingerprint` is SHA-256 in hex."""
 
     attributes: tuple[tuple[str, str], ...]
     fingerprint: str
 
     @property
     def common_name(self) -> str:
-        """The last one, as Go reads a subject with several."""
+        """The last common name, as Go reads a subject with several."""
         return next(iter(reversed(self.values(COMMON_NAME))), "")
 
     @property
@@ -75,27 +75,27 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A peer's own subject once a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
+    """A peer's subject after a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
 
     subject: Subject
     until: float
 
 
 Verifier = Callable[[Peer, float], Verified]
-"""Finds a chain at a time; raises NotAuthentic."""
+"""Finds a chain that is valid at a time; raises NotAuthentic."""
 
 
 NO_HEADERS = RequestHeader(
     ca_file="", allowed_names=(), username_headers=(), group_headers=(), uid_headers=(), extra_prefixes=()
 )
-"""Those of a front proxy that nobody knows: no request names a user."""
+"""The headers of an unknown front proxy: no request names a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The CA bundles in force, as verifiers, and the front proxy's names; whatever changes, it is a new Trust.
+    """The CA bundles in force, as verifiers, and the front proxy's names. Each change makes a new Trust.
 
-    None: no such bundle, the method abstains.
+    A method without a bundle (None) abstains.
     """
 
     client: Verifier | None
@@ -105,13 +105,15 @@ class Trust:
 
 class TokenReviewer(Protocol):
     async def review(self, token: str, *, source: str = "") -> User:
-        """Whose token it is, with the groups that the reviewer knows. Raises BadToken, and ClusterError when that cannot be said."""
+        """Return the token's owner, with the groups that the reviewer knows. Raises BadToken, and ClusterError if nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A bearer token that has to be reviewed, and what was wrong with the credentials that come before it. `subprotocols` are those that a
-    WebSocket's client offers beside a token that stands among them."""
+    """A bearer token to review, and the errors of the credentials before it.
+
+    `subprotocols` are those that a WebSocket's client offers beside the token.
+    """
 
     token: str
     mistakes: tuple[str, ...]
@@ -120,7 +122,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """What a peer's certificates are worth under one Trust, until a time. `user` is None without a common name or with an error."""
+    """The result for a peer's certificates under one Trust, until a time. `user` is None without a common name or with an error."""
 
     until: float
     proxy: bool
@@ -138,7 +140,9 @@ def authenticate(
     now: Callable[[], float],
     clock: Callable[[], float],
 ) -> Handler:
-    """`now` is the wall clock (certificates), `clock` a monotonic one (latency). Without `tokens` every token is a bad one."""
+    """Authenticate requests. `now` is the wall clock (certificates), `clock` a monotonic one (latency). Without `tokens` every token is
+    bad.
+    """
     identify = Identify(trust=trust, anonymous=anonymous, now=now)
     reviewer = tokens or NoReviewer()
     good, none, bad = (
@@ -182,7 +186,7 @@ def authenticate(
 
 
 class NoReviewer:
-    """Stands where nobody can review tokens. Upstream ignores them then, and whoever shows one is anonymous."""
+    """Refuses all tokens, if nobody can review them. Upstream ignores them in that case, so their senders are anonymous."""
 
     async def review(self, token: str, *, source: str = "") -> User:
         raise BadToken("no token authenticator is configured")
@@ -198,14 +202,16 @@ _INTERNAL = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:servi
 
 
 def _bucket(name: str) -> str:
-    """Upstream's few values for the user in metrics."""
+    """Return upstream's label value for the user in metrics; there are few."""
     if name in _INTERNAL:
         return name
     return "email_id" if "@" in name else "other"
 
 
 class Identify:
-    """The methods in order: the first success wins, an error of one does not stop the next, and anybody who erred is not anonymous."""
+    """The methods in order. The first success wins, and after an error the next method is tried. A request with an error is never
+    anonymous.
+    """
 
     def __init__(self, *, trust: Callable[[], Trust], anonymous: bool, now: Callable[[], float]) -> None:
         self._trusted = trust
@@ -214,13 +220,13 @@ class Identify:
         self._follow(trust())
 
     def _follow(self, trust: Trust) -> None:
-        """What was found out under another Trust is forgotten."""
+        """Use another Trust and drop everything that was found under the last one."""
         self._trust = trust
         self._proxied = ProxiedUsers(trust.names)
         self._known: dict[bytes, _Credentials] = {}
 
     def __call__(self, request: Request) -> User | Shown:
-        """Who sent it, or the token that says who did."""
+        """Return the sender, or the token to review."""
         mistakes: tuple[str, ...] = ()
         if request.peer is not None:
             now = self._now()
@@ -251,7 +257,9 @@ class Identify:
         return ANONYMOUS
 
     def _credentials(self, peer: Peer, now: float) -> _Credentials:
-        """Verification costs more than the rest of the request, so its result is kept while bundle and certificates allow."""
+        """Return the result for a peer. Verification costs more than the rest of the request, so it is cached while bundle and
+        certificates allow.
+        """
         trust = self._trusted()
         if trust is not self._trust:
             self._follow(trust)
@@ -288,7 +296,7 @@ def _verify(peer: Peer, trust: Trust, *, now: float) -> _Credentials:
 
 
 def _check_allowed(name: str, allowed: Sequence[str]) -> None:
-    """No list means any name that the CA signed."""
+    """Check the common name. An empty list allows every name that the CA signed."""
     if allowed and name not in allowed:
         raise NotAuthentic(f"x509: subject with cn={name} is not in the allowed list")
 
@@ -297,7 +305,7 @@ def _check_allowed(name: str, allowed: Sequence[str]) -> None:
 
 
 def certificate_user(subject: Subject) -> User | None:
-    """The user that a verified certificate names; None when it has no common name."""
+    """Return the user that a verified certificate names; None without a common name."""
     name = subject.common_name
     if not name:
         return None
@@ -309,7 +317,7 @@ def certificate_user(subject: Subject) -> User | None:
 
 
 def with_authenticated(user: User) -> User:
-    """Everybody who proved who they are is in `system:authenticated`."""
+    """Add `system:authenticated`, the group of all authenticated users."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
@@ -319,7 +327,7 @@ def with_authenticated(user: User) -> User:
 
 
 class ProxiedUsers:
-    """`proxied_user`, remembered by the headers that it depends on: a proxy sends the same few users over and over."""
+    """`proxied_user`, cached by the headers that it depends on: a proxy sends the same few users over and over."""
 
     def __init__(self, names: RequestHeader) -> None:
         self._names = names
@@ -331,7 +339,7 @@ class ProxiedUsers:
         self._known: dict[tuple[tuple[bytes, bytes], ...], User | None] = {}
 
     def user(self, request: Request) -> User | None:
-        """Only for a verified front proxy."""
+        """Return the user. Call only for a verified front proxy."""
         key = tuple([pair for pair in request.raw_headers if pair[0][:1] in self._initials and self._counts(pair[0])])
         if key in self._known:
             return self._known[key]
@@ -348,7 +356,7 @@ class ProxiedUsers:
 
 
 def proxied_user(headers: CIMultiDictProxy[str], names: RequestHeader) -> User | None:
-    """The user that the front proxy names; None when it names none. Call only for a verified front proxy."""
+    """Return the user that the front proxy names, or None. Call only for a verified front proxy."""
     name = _first(headers, names.username_headers)
     if not name:
         return None
@@ -377,7 +385,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: Sequence[str]) -> Mapping[s
 
 
 def unescape_key(key: str) -> str:
-    """Percent-decoded as a path segment; one that is malformed stays as it is."""
+    """Percent-decode a path segment; a malformed one stays as it is."""
     raw = percent_decoded(key) if "%" in key else None
     try:
         return key if raw is None else raw.decode()
@@ -386,7 +394,7 @@ def unescape_key(key: str) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """aiohttp smuggles undecodable bytes in as lone surrogates, which no JSON can carry."""
+    """Return whether the text can be encoded: aiohttp represents undecodable bytes as lone surrogates, which JSON cannot carry."""
     return value.isascii() or _SURROGATE.search(value) is None
 
 
@@ -397,7 +405,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def bearer_token(request: Request) -> str | None:
-    """The bearer token that is shown. Another scheme, or none, is no credential."""
+    """Return the bearer token of the request. Another scheme is not a credential."""
     header = request.headers.get("Authorization")
     if header is None:
         return None
@@ -419,8 +427,11 @@ _BASE64URL = re.compile("[A-Za-z0-9_-]*")
 
 
 def subprotocol_token(headers: Sequence[str], mistakes: tuple[str, ...]) -> Shown | None:
-    """The token among the subprotocols that a WebSocket's client offers: browsers cannot send an Authorization header with one. Another
-    subprotocol must be offered too, which is the one that the client is answered."""
+    """Return the token among the subprotocols that a WebSocket's client offers, or None.
+
+    Browsers cannot send an Authorization header with a WebSocket. The client must offer another subprotocol too, which the answer
+    selects.
+    """
     found: list[str] = []
     others: list[str] = []
     for protocol in (protocol for header in headers for protocol in websocket.split(header)):

@@ -1,7 +1,7 @@
-"""May this user do this? Asks an authorizer and words the refusal.
+"""Authorize requests: ask an authorizer, and phrase the refusal.
 
-Whoever cannot be asked has not allowed anything: the request ends with 500.
-Upstream: kubernetes/apiserver `pkg/endpoints/filters/authorization.go`, `pkg/server/options/authorization.go` (the order),
+If the authorizer cannot be asked, the request is not allowed and ends with 500. Upstream: kubernetes/apiserver
+`pkg/endpoints/filters/authorization.go`, `pkg/server/options/authorization.go` (the order),
 `pkg/endpoints/handlers/responsewriters/errors.go`, `pkg/authorization/path/path.go`; the rules of `Local` are those of
 kubernetes/kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go`.
 """
@@ -27,12 +27,12 @@ from kubetext.quoting import go_quote
 logger = logging.getLogger(__name__)
 
 DECISION, REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
-"""The annotations that say what was decided, and why."""
+"""The annotations with the decision and its reason."""
 
 
 class Authorizer(Protocol):
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
-        """Raises ClusterError when nobody can say."""
+        """Decide about a request. Raises ClusterError if nobody can tell."""
 
 
 def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], float]) -> Handler:
@@ -70,8 +70,10 @@ def _notes(decision: Decision) -> dict[str, tuple[str, Level]]:
 
 
 async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None:
-    """Raises 403 unless the user may do that too, and 500 when nobody can say (upstream's withAuthorization in
-    `pkg/endpoints/handlers/create.go`)."""
+    """Raise 403 unless the user may do that too, and 500 if nobody can tell.
+
+    Upstream: withAuthorization in `pkg/endpoints/handlers/create.go`.
+    """
     try:
         decision = await authorizer.authorize(user, info)
     except ClusterError as e:
@@ -81,8 +83,10 @@ async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None
 
 
 async def why_not(authorizer: Authorizer, user: User, info: RequestInfo) -> str | None:
-    """None when the user may do that too, else the refusal in words. An authorizer that fails has refused, for that reason (upstream's
-    checkAuthorization in kubernetes/kubernetes `pkg/registry/resource/utils.go`)."""
+    """Return None if the user may do that too, else the refusal's text. A failing authorizer counts as a refusal.
+
+    Upstream: checkAuthorization in kubernetes/kubernetes `pkg/registry/resource/utils.go`.
+    """
     try:
         decision = await authorizer.authorize(user, info)
     except ClusterError as e:
@@ -97,14 +101,14 @@ def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: 
 
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
-    """403 as a filter writes it."""
+    """Make the 403 of a filter."""
     error = refusal(user, info, reason)
     error.headers["X-Content-Type-Options"] = "nosniff"
     return error
 
 
 def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
-    """403 in upstream's words."""
+    """Make a 403 in upstream's words."""
     why = escape(_cannot(user, info)) + (f": {reason}" if reason else "")
     return errors.forbidden(info.group_resource, info.name, why)
 
@@ -125,9 +129,9 @@ _ALLOWED_NOTES = _notes(_ALLOWED)
 
 
 class Delegated:
-    """Asks another authorizer, but not about `system:masters` and not about what everybody may see.
+    """Asks another authorizer, except about `system:masters` and about public paths.
 
-    `always_allowed` are paths without resource, whatever the method; a `*` at the end makes a prefix, and a leading slash does not count.
+    `always_allowed` are paths without resource, for all methods; a `*` at the end makes a prefix, and a leading slash does not count.
     """
 
     def __init__(self, inner: Authorizer, *, always_allowed: Sequence[str]) -> None:
@@ -157,8 +161,10 @@ _REVIEWS: Mapping[str, Sequence[str]] = {
 
 
 class Local:
-    """Decides without asking anybody: everybody may see what the roles system:discovery and system:public-info-viewer show, and ask about
-    themselves as system:basic-user; the controllers of a stand-alone server may do their work; nobody may do anything else."""
+    """Decides by itself. Every user has the roles system:discovery, system:public-info-viewer and system:basic-user.
+
+    The controllers of a stand-alone server may do their work. Everything else is refused.
+    """
 
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
         if info.is_resource:
@@ -177,15 +183,16 @@ class Local:
 
 
 class Rules(NamedTuple):
-    """What a user may do: verbs with groups and resources, and verbs with paths."""
+    """The permissions of a user: verbs with groups and resources, and verbs with paths."""
 
     resources: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]]
     paths: Sequence[tuple[Sequence[str], Sequence[str]]]
 
 
 def rules(user: User) -> Rules:
-    """What `Local` and `Delegated` let a user do, in upstream's order (kubernetes/kubernetes
-    `plugin/pkg/auth/authorizer/rbac/rbac.go` RulesFor)."""
+    """Return what `Local` and `Delegated` allow a user, in upstream's order (kubernetes/kubernetes
+    `plugin/pkg/auth/authorizer/rbac/rbac.go` RulesFor).
+    """
     master, authenticated = MASTERS in user.groups, AUTHENTICATED in user.groups
     resources: list[tuple[Sequence[str], Sequence[str], Sequence[str]]] = []
     paths: list[tuple[Sequence[str], Sequence[str]]] = []

@@ -1,7 +1,7 @@
-"""Bounds the time of everything but watches.
+"""Limit the time of all requests except watches.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/filters/request_deadline.go`, `pkg/server/filters/timeout.go`,
-`pkg/endpoints/handlers/rest.go` (the shorter bound of writes).
+`pkg/endpoints/handlers/rest.go` (the shorter limit of writes).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LATE_WRITE = "request did not complete within requested timeout - context deadli
 
 
 def deadline(handler: Handler, *, seconds: float) -> Handler:
-    """`seconds` is the most that a client may ask for with `?timeout=`, and what it gets without."""
+    """Limit requests. `seconds` is the maximum for `?timeout=`, and the default."""
     reads, writes = Sweep(seconds), Sweep(min(seconds, config.WRITE_SECONDS))
 
     def limiting(request: Request) -> Awaitable[web.StreamResponse]:
@@ -59,14 +59,14 @@ class _Bounded:
 
 
 TICKS = 100
-"""Into how many steps a limit is divided: it is kept to a hundredth, and a handler that begins and ends within one costs no clock."""
+"""The steps of a limit: it is kept to a hundredth, and a handler that begins and ends within one step reads no clock."""
 
 
 class Sweep:
-    """One time limit for many handlers with one timer for all: `asyncio.timeout` costs as much as the other filters together.
+    """One time limit for many handlers, with one timer for all: `asyncio.timeout` costs as much as the other filters together.
 
-    Time is counted in ticks. All have the same limit, so their ends come in the order of their beginnings, and looking at the oldest is
-    enough.
+    Time is counted in ticks. All handlers have the same limit, so their ends come in the order of their beginnings, and checking the
+    oldest is enough.
     """
 
     __slots__ = ("_now", "_running", "_timer", "seconds")
@@ -85,7 +85,7 @@ class Sweep:
             self._timer.cancel()
 
     async def bound(self, handler: Handler, request: Request) -> web.StreamResponse:
-        """The handler's response. When its time is over it is cancelled, and this raises what upstream answers."""
+        """Return the handler's response. When the time is over, cancel it and raise upstream's answer."""
         task = asyncio.current_task()
         assert task is not None
         mine = _Bounded(task, self._now)
@@ -108,7 +108,7 @@ class Sweep:
         self._timer = loop.call_later(self.seconds / TICKS, self._tick, loop)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancels whoever is late, and goes on while somebody is running."""
+        """Cancel late handlers, and go on while a handler is running."""
         self._now += 1
         for oldest in self._running:
             if self._now - oldest.born <= TICKS:
@@ -127,7 +127,7 @@ def is_write(info: RequestInfo) -> bool:
 
 
 def seconds_for(query: Query, *, most: float) -> float:
-    """The client's `timeout` where it shortens `most`; raises 400 for one that is no duration."""
+    """Return the client's `timeout` if it is shorter than `most`. Raises 400 for an invalid duration."""
     text = query.first("timeout")
     if not text:
         return most
@@ -139,12 +139,14 @@ def seconds_for(query: Query, *, most: float) -> float:
 
 
 def late_write() -> StatusError:
-    """What the handler of a write answers. The write may still happen."""
+    """Make the answer of a write's handler. The write may still happen."""
     return errors.timeout(LATE_WRITE)
 
 
 def late_read() -> TextError:
-    """Upstream's timeout filter writes the bare Status, without kind and without negotiation; net/http then guesses text/plain."""
+    """Make the answer of upstream's timeout filter: the bare Status, without kind and without negotiation; net/http then guesses
+    text/plain.
+    """
     status = errors.timeout(LATE_READ).status()
     bare = {name: value for name, value in status.items() if name not in ("kind", "apiVersion")}
     return TextError(504, json.dumps(bare, separators=(",", ":")) + "\n", nosniff=False)

@@ -1,4 +1,4 @@
-"""What a request for a deprecated version leaves behind: a warning in its answer, a metric, and what an auditor is told.
+"""Report a request for a deprecated version: a warning in its answer, a metric, and audit annotations.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/{installer,metrics/metrics}.go`.
 """
@@ -14,7 +14,7 @@ DEPRECATED, REMOVED_RELEASE = "k8s.io/deprecated", "k8s.io/removed-release"
 
 
 def note(exchange: Exchange, info: RequestInfo, resource: Resource) -> None:
-    """For a request that reached an endpoint of such a version, whatever becomes of it."""
+    """Note a request that reached an endpoint of such a version, whatever its answer."""
     assert resource.deprecation is not None
     removed = resource.deprecation.removed
     exchange.warnings.add(resource.deprecation_warning)

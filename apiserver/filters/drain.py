@@ -1,12 +1,12 @@
-"""Knows what is being served and, once the server stops, keeps new watches away so that the old ones can end well.
+"""Count the requests being served and, once the server stops, refuse new watches so that the old ones can end cleanly.
 
-A watch that meets anything but 429 after a clean end makes an informer list everything again. Every other
-request is served to the end, with `Connection: close`.
+After a clean end, an informer that gets anything but 429 for its next watch lists everything again. Every other request is served to
+the end, with `Connection: close`.
 
-Where a successor listens on the same socket, new watches belong to it. On a kept connection a watch gets no answer: HTTP clients repeat a
-GET whose kept connection ended, on a new connection, and kube-apiserver's aggregator does so for its clients. A request on a new connection
-is not repeated. So the first watch on a connection is served, and ends cleanly with the others.
-RFC 9112, section 9.3.1; golang/go `src/net/http/transport.go` shouldRetryRequest.
+If a successor listens on the same socket, new watches belong to it. On a kept connection a watch gets no answer. HTTP clients repeat a
+GET whose kept connection ended, on a new connection, and kube-apiserver's aggregator does so for its clients. They do not repeat a
+request on a new connection. So the first watch on a connection is served, and ends cleanly with the others. RFC 9112, section 9.3.1;
+golang/go `src/net/http/transport.go` shouldRetryRequest.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Drain:
         self._changed: asyncio.Event | None = None
 
     def stop(self, *, handed_over: bool) -> None:
-        """From now on watches are refused, or left to a successor, and connections end with their response."""
+        """From now on, refuse watches or leave them to a successor, and end connections with their response."""
         self.stopping = True
         self.handed_over = handed_over
 
     def left(self) -> None:
-        """Somebody has been served."""
+        """Note that a request has been served."""
         if self._changed is not None:
             self._changed.set()
 
     async def idle(self) -> None:
-        """Returns once nothing is being served."""
+        """Wait until no request is being served."""
         while self.requests or self.watches:
             self._changed = self._changed or asyncio.Event()
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""Acting as somebody else: whom the headers ask for. `acting` says what the sender must be allowed for that.
+"""Impersonation: read the wanted user from the headers. `acting` decides what the sender must be allowed for that.
 
 Ignoring these headers would let the caller act with more rights than it asked for. Upstream: kubernetes/apiserver
 `pkg/endpoints/filters/impersonation/constrained_impersonation.go`.
@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import User
-from apiserver.filters.acting import ALL, OLD, Ways
+from apiserver.filters.acting import ALL, LEGACY, Modes
 from apiserver.filters.authenticate import unescape_key
 from apiserver.filters.authorize import Authorizer
 from apiserver.filters.state import Handler, Request
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 _INITIALS, _PREFIX = (b"I", b"i"), b"impersonate-"
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
 SHOWN_CHARACTERS = 8192
-"""Of a user in an error, about."""
+"""The approximate number of a user's characters in an error."""
 
 
 def impersonate(handler: Handler, *, authorizer: Authorizer, constrained: bool) -> Handler:
-    """`constrained`: in the bound ways as well."""
-    ways = Ways(authorizer, ALL if constrained else (OLD,))
+    """Impersonate users. `constrained`: in the constrained modes as well."""
+    modes = Modes(authorizer, ALL if constrained else (LEGACY,))
 
     def impersonating(request: Request) -> Awaitable[web.StreamResponse]:
         for header, _ in request.raw_headers:
@@ -40,18 +40,18 @@ def impersonate(handler: Handler, *, authorizer: Authorizer, constrained: bool) 
         return handler(request)
 
     async def as_another(request: Request) -> web.StreamResponse:
-        await _become(request, ways)
+        await _become(request, modes)
         return await handler(request)
 
     return impersonating
 
 
-async def _become(request: Request, ways: Ways) -> None:
+async def _become(request: Request, modes: Modes) -> None:
     wanted = wanted_user(request.headers)
     if wanted is None:
         return
     sender = request.user
-    user, constraint = await ways.become(sender, wanted, request.info)
+    user, constraint = await modes.become(sender, wanted, request.info)
     request.impersonator, request.user = sender, user
     if request.record is not None:
         request.record.acting, request.record.constraint = user, constraint
@@ -61,9 +61,9 @@ async def _become(request: Request, ways: Ways) -> None:
 
 
 def wanted_user(headers: CIMultiDictProxy[str]) -> User | None:
-    """The user that the headers ask for, None when they ask for none. Attributes without a name are 400.
+    """Return the user that the headers name, or None. Attributes without a name are answered with 400.
 
-    Bytes that are no UTF-8 are U+FFFD, as they are in upstream's SubjectAccessReview.
+    Bytes that are not UTF-8 become U+FFFD, as in upstream's SubjectAccessReview.
     """
     name, uid = utf8.whole(headers.get(_USER, "")), utf8.whole(headers.get(_UID, ""))
     groups = tuple(map(utf8.whole, headers.getall(_GROUP, ())))
@@ -82,14 +82,14 @@ def wanted_user(headers: CIMultiDictProxy[str]) -> User | None:
 
 
 def _go_syntax(user: User) -> str:
-    """`%#v` of upstream's user.DefaultInfo, which its error shows, as far as that costs little."""
+    """Format `%#v` of upstream's user.DefaultInfo, which its error shows, up to a length."""
     shown: list[str] = []
-    room = SHOWN_CHARACTERS
+    left = SHOWN_CHARACTERS
     for part in _go_parts(user):
-        if room < 0:
+        if left < 0:
             return "".join([*shown, "…"])
         shown.append(part)
-        room -= len(part)
+        left -= len(part)
     return "".join(shown)
 
 

@@ -1,8 +1,7 @@
-"""Bounds how many requests are served at a time, reads and writes apart.
+"""Limit how many requests are served at a time, reads and writes apart.
 
-Watches have a bound of their own and no bound per user: one service account may hold the watches of all nodes. Health checks have none:
-a server that is busy is not one to be killed.
-Upstream: kubernetes/apiserver `pkg/server/filters/maxinflight.go`.
+Watches have a limit of their own and none per user: one service account may hold the watches of all nodes. Health checks have no limit,
+because a busy server must not be killed. Upstream: kubernetes/apiserver `pkg/server/filters/maxinflight.go`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FULL = "Too many requests, please try again later."
 
 
 class Bound:
-    """How many of one sort are being served. A limit of 0 is no limit."""
+    """The requests of one class that are being served. A limit of 0 is no limit."""
 
     __slots__ = ("_dropped", "limit", "used")
 
@@ -38,7 +37,7 @@ class Bound:
 
 
 def inflight(handler: Handler, *, reading: int, writing: int, watching: int) -> Handler:
-    """The three limits."""
+    """Limit reads, writes and watches."""
     reads, writes, watches = Bound("readOnly", reading), Bound("mutating", writing), Bound("watch", watching)
     metrics.IN_FLIGHT.labels("readOnly").set_function(lambda: reads.used)
     metrics.IN_FLIGHT.labels("mutating").set_function(lambda: writes.used)

@@ -1,8 +1,8 @@
-"""What a node may do with objects that belong to nodes: read and change its own, and list no others.
+"""Restrict what a node may do with objects that belong to nodes: read and change its own, and list no others.
 
-kube-apiserver's node authorizer knows its own groups only; in another one the roles of the group system:nodes would open every node's
-objects to each of them. So what it asks is asked here as well, of every group, before the roles are.
-Upstream: kubernetes/kubernetes `plugin/pkg/auth/authorizer/node/node_authorizer.go`.
+kube-apiserver's node authorizer knows only its own groups. In any other group, the roles of system:nodes would open every node's
+objects to each node. So the same checks are made here for every group, before the roles count. Upstream: kubernetes/kubernetes
+`plugin/pkg/auth/authorizer/node/node_authorizer.go`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from apiserver.watchcache.keys import key
 from kubetext.quoting import go_quote
 
 OF_ONE, OF_MANY = ("get", "update", "patch", "delete"), ("watch", "list", "deletecollection")
-SETTLE_SECONDS = 10.0
-"""How long a question waits for memory that is being filled."""
+FILL_SECONDS = 10.0
+"""How long a check waits for memory that is being filled."""
 
 
 class NodeAuthorizer:
-    """Refuses what a node may not do, whatever its roles say; another authorizer decides all else, and all for `system:masters`."""
+    """Refuses what a node may not do, whatever its roles say. Another authorizer decides all else, and all for `system:masters`."""
 
     def __init__(self, inner: Authorizer, served: Kinds, stores: Mapping[str, Store]) -> None:
         self._inner = inner
@@ -37,7 +37,7 @@ class NodeAuthorizer:
         self._restricted = {(r.group, r.plural): r for r in served.stored if r.node_field}
 
     def authorize(self, user: User, info: RequestInfo) -> Coroutine[Any, Any, Decision]:
-        """Raises ClusterError when nobody can say."""
+        """Decide about a request. Raises ClusterError if nobody can tell."""
         node = node_name(user) if info.is_resource else None
         resource = self._restricted.get((info.group, info.resource)) if node is not None else None
         if node is None or resource is None or MASTERS in user.groups:
@@ -54,7 +54,7 @@ class NodeAuthorizer:
         if info.subresource:
             return f"cannot authorize {resource.kind} subresources"
         if info.verb == "create":
-            return None  # what it creates is for admission to judge
+            return None  # admission judges what it creates
         if info.verb in OF_MANY:
             if _is_narrowed(info.selectors, resource.node_field, node):
                 return None
@@ -69,14 +69,14 @@ class NodeAuthorizer:
         return f"only the following verbs are allowed for a {resource.kind}: {verbs}"
 
     async def _owner(self, resource: Resource, info: RequestInfo) -> str | None:
-        """The node to which the named object belongs, None when there is no such object, however late our memory is."""
+        """Return the node of the named object; None if the object does not exist, even if this server's memory is late."""
         store, named = (
             self._stores[resource.storage_name],
             key(info.namespace if resource.namespaced else "", info.name),
         )
         try:
             if store.filling:
-                await store.settle(seconds=SETTLE_SECONDS)
+                await store.wait_until_filled(seconds=FILL_SECONDS)
             entry = store.view().get(named)
             if entry is None:
                 await store.barrier()
@@ -91,8 +91,7 @@ def _node_of(resource: Resource, entry: Entry) -> str:
 
 
 def _is_narrowed(given: selectors.Given, label: str, node: str) -> bool:
-    """Whether a selector asks for the objects of this node alone. One that is long enough to be read in a thread, or cannot be read,
-    narrows nothing."""
+    """Return whether a selector selects only this node's objects. False for an unreadable one, and for one that needs a thread to parse."""
     if given.large:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Counts and times every request, and logs it when asked to. Changes nothing.
+"""Count and time every request, and log it if enabled. Changes nothing.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/metrics/metrics.go` (label rules), `pkg/server/httplog/httplog.go`.
 """
@@ -23,17 +23,17 @@ logger = logging.getLogger(__name__)
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OBJECTS = frozenset({"POST", "PUT", "PATCH"})
 _PATHS = frozenset({"/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3", "/apis"})
-"""Paths without resource that are told apart; a client must not be able to invent label values."""
+"""Paths without resource that have label values of their own; a client must not be able to invent label values."""
 APPLY = "application/apply-patch+yaml"
 READING = frozenset({"GET", "HEAD"})
 OTHER = "other"
-"""The label of what clients invent."""
+"""The label value for everything that clients invent."""
 
 
 def observe(
     handler: Handler, *, served: Collection[tuple[str, str, str]], clock: Callable[[], float], log_requests: bool
 ) -> Handler:
-    """`served` holds (group, version, plural). Errors pass through here before they are rendered, so their size is not known."""
+    """Observe requests. `served` holds (group, version, plural). Errors pass through unrendered, so their size is unknown here."""
     meters = Meters(served)
 
     async def observing(request: Request) -> web.StreamResponse:
@@ -76,7 +76,7 @@ class Meters:
 
     def of(self, request: Request) -> RequestMeter:
         info = request.info
-        if info.method == "PATCH":  # what kind of patch it is stands in a header
+        if info.method == "PATCH":  # the kind of patch is in a header
             return self._meter(request, applied=request.exchange.content_type == APPLY)
         meter = self._known.get(info)
         return meter if meter is not None else self._known.keep(info, self._meter(request, applied=False))
@@ -104,7 +104,7 @@ def _labels(
 
 
 def scope_of(info: RequestInfo) -> str:
-    """Of the path, as upstream's routes are labelled: a list narrowed to one name is still a list."""
+    """Return the scope of a path, as upstream labels its routes: a list narrowed to one name is still a list."""
     if len(info.parts) > 1 or info.verb == "create":
         return "resource"
     if info.namespace:
@@ -135,12 +135,12 @@ def field_validation_of(query: Query) -> str:
 
 
 def code_of(response: web.StreamResponse) -> int:
-    """As upstream counts it: its meter does not learn the status of a connection that becomes a WebSocket."""
+    """Return the code that upstream counts: its meter does not see the status of a connection that becomes a WebSocket."""
     return 0 if response.status == SWITCHING_PROTOCOLS else response.status
 
 
 def _size(request: Request, response: web.StreamResponse) -> int:
-    """Body bytes of a buffered response; all bytes so far of a streamed one."""
+    """Return the body bytes of a buffered response, or all bytes so far of a streamed one."""
     if isinstance(response, web.Response) and isinstance(response.body, bytes):
         return len(response.body)
     return request.writer.output_size

@@ -1,7 +1,7 @@
-"""The outermost filter: an audit id for every request, and the only place where an error becomes a response.
+"""The outermost filter: gives every request an audit id, and is the only place that turns an error into a response.
 
-A client never sees a trace or the text of an unexpected exception. Upstream: kubernetes/apiserver `pkg/endpoints/filters/audit_init.go`,
-`pkg/server/filters/wrap.go`, `pkg/endpoints/handlers/responsewriters/{writers,errors}.go`.
+A client never sees a trace or the text of an unexpected exception. Upstream: kubernetes/apiserver
+`pkg/endpoints/filters/audit_init.go`, `pkg/server/filters/wrap.go`, `pkg/endpoints/handlers/responsewriters/{writers,errors}.go`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ logger = logging.getLogger(__name__)
 PANIC = "This request caused apiserver to panic. Look in the logs for details.\n"
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 BUSY = errors.too_many_requests("Too many requests, please try again later.", retry_after=1)
-"""As much work of this sort as may wait does so already."""
+"""The queue of this kind of work is full."""
 BROKEN_BODY = StatusError(
     400, "BadRequest", "the request body is not valid in its transfer encoding", headers={"Connection": "close"}
 )
 
 
 LARGE = 16 << 10
-"""Bytes of a body of which what was made is freed in a thread."""
+"""Objects decoded from larger bodies are freed in a worker thread, because freeing them would block the event loop."""
 
 
 def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) -> Handler:
-    """`new_id` makes the id of a request that brings none."""
+    """Recover from errors. `new_id` makes the id of a request without one."""
 
     async def recovering(request: Request) -> web.StreamResponse:
         sent = request.headers.get("Audit-ID")
@@ -45,7 +45,7 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             try:
                 return await handler(request)
             except ConnectionError:
-                raise  # the client is gone; nobody is left to be told
+                raise  # the client has disconnected
             except Exception as e:
                 failure = failure_of(e)
                 if failure is None:
@@ -54,14 +54,14 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             _let_go(failure, exchange, workers)
             return await _answer(request, failure, workers)
         finally:
-            # Each names the other: without this, all that they hold waits for the garbage collector.
+            # They reference each other: without this, all that they hold waits for the garbage collector.
             del exchange.request
 
     return recovering
 
 
 def failure_of(error: Exception) -> StatusError | TextError | None:
-    """What clients are told of an error; None for one that nobody expects."""
+    """Return the answer to an error; None for an unexpected one."""
     if isinstance(error, StatusError | TextError):
         return error
     if isinstance(error, Busy):
@@ -80,7 +80,7 @@ async def _answer(request: Request, failure: StatusError | TextError, workers: W
 
 
 def _let_go(failure: BaseException, exchange: Exchange, workers: Workers) -> None:
-    """Of the frames that it passed through, which name it, and of all that they hold."""
+    """Release the frames that the error passed through, which reference it, and all that they hold."""
     held = [failure.__traceback__, failure.__context__, failure.__cause__, *exchange.let_go()]
     failure.__traceback__ = failure.__context__ = failure.__cause__ = None
     if exchange.heavy or exchange.received > LARGE:
@@ -88,12 +88,12 @@ def _let_go(failure: BaseException, exchange: Exchange, workers: Workers) -> Non
 
 
 def _printable(audit_id: str) -> str:
-    """The id as sent; bytes that are no UTF-8 cannot be sent back and are replaced."""
+    """Return the id as sent. Bytes that are not UTF-8 cannot be sent back and are replaced."""
     return audit_id.encode("utf-8", "replace").decode()
 
 
 async def _status(exchange: Exchange, error: StatusError, workers: Workers) -> web.StreamResponse:
-    """In the client's media type; one that accepts none of ours gets indented JSON."""
+    """Answer in the client's media type, or in indented JSON if the client accepts none that Sluice has."""
     chosen = negotiation.for_error(exchange.accept, exchange.query, exchange.user_agent) or negotiation.INDENTED
     headers = dict(error.headers)
     if error.retry_after > 0:
@@ -109,7 +109,7 @@ def _text(error: TextError) -> web.StreamResponse:
 
 
 def _break_off(request: Request, failure: StatusError | TextError) -> None:
-    """The response has begun: the client can only learn from a stream that ends without its last chunk."""
+    """Break the connection off. The response has begun, so the client can only learn from a stream without its last chunk."""
     logger.error("response broken off", extra={**_about(request), "error": str(failure)})
     request.last = True
     if request.transport is not None:

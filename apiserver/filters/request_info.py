@@ -1,6 +1,6 @@
-"""The one router: a raw request target becomes a RequestInfo, and a RequestInfo becomes an endpoint of a served kind.
+"""The only router: turns a raw request target into a RequestInfo, and a RequestInfo into an endpoint of a served kind.
 
-Authorization judges the RequestInfo and dispatch uses the same value, so both functions are pure and neither repairs a path: what does
+Authorization judges the same RequestInfo that dispatch uses. So both functions are pure, and neither repairs a path: a path that does
 not match as it was sent does not exist. Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go` (parse),
 `pkg/server/handler.go` and emicklei/go-restful `curly.go` (route).
 """
@@ -29,24 +29,26 @@ from kubetext.quoting import go_quote
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAME = "metadata.name"
 SEGMENTS = 9
-"""Of a path that are told apart: `apis`, group, version, `watch`, `namespaces`, namespace, resource, name, subresource; what follows is
-one."""
+"""Segments of a path with a meaning of their own: `apis`, group, version, `watch`, `namespaces`, namespace, resource, name,
+subresource. The rest counts as one segment.
+"""
 REMEMBERED, REMEMBERED_LENGTH, REMEMBERED_TERMS = 2048, 256, 8
-"""How many parsed targets are kept, how long one may be, and of how many terms its selectors, since a term takes fifty times its length:
-informers, creates and polls send the same few all the time."""
+"""The number of cached targets, the longest one, and the most terms of its selectors: a term takes fifty times its length in memory.
+Informers, creates and polls send the same few targets all the time.
+"""
 
 
 def request_info(handler: Handler) -> Handler:
-    """Parses the target and keeps the result; a path that upstream cannot parse is its 500.
+    """Parse the target and keep the result. A path that upstream cannot parse gets its 500.
 
-    A connection may become a WebSocket for a watch. It changes its protocol for nothing else: what follows would be sent with the rights
-    of this request and judged by nobody. Whether it becomes one or not, no other request is read from that connection.
+    Only a watch may turn its connection into a WebSocket. Any other change of protocol is refused: what follows would have the rights
+    of this request, and nothing would judge it. After such a request, no other one is read from the connection.
     """
 
     def parsing(request: Request) -> Awaitable[web.StreamResponse]:
         method, target = request.method, request.raw_path
         if request._version.major != 1:
-            request._version = HttpVersion11  # what the answer is written in
+            request._version = HttpVersion11  # the version of the answer
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         upgrade = "Upgrade" in request.headers
         if upgrade and not _asks_for_websocket(request):
@@ -73,7 +75,7 @@ UNSUPPORTED_ENCODING = "Unsupported transfer encoding"
 
 
 def _asks_for_websocket(request: Request) -> bool:
-    """Whether both we and the parser, which decides where the request ends, read it so."""
+    """Return whether the filter and the parser, which decides where the request ends, both read it so."""
     message = request._message
     return (
         message.method == "GET"
@@ -84,23 +86,24 @@ def _asks_for_websocket(request: Request) -> bool:
 
 
 def _only_chunked(request: Request) -> bool:
-    """Whether the body was encoded in no other way as well (golang/go `src/net/http/transfer.go` parseTransferEncoding)."""
+    """Return whether the body has no other encoding (golang/go `src/net/http/transfer.go` parseTransferEncoding)."""
     encodings = request.headers.getall("Transfer-Encoding", ())
     return request.version < HttpVersion11 or (len(encodings) == 1 and encodings[0].lower() == "chunked")
 
 
 def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:
-    """Find out which one object a list is about, before anybody is asked whether the request is allowed.
+    """Find the single object that a list is about, before authorization.
 
-    Selectors that authorization does not go by are not read here: a request that is refused must be cheap.
+    Selectors that do not matter to authorization are not parsed here: refusing a request must be cheap.
     """
     return _with_selectors(handler, workers, lambda _, given: given.narrows_authorization and NAME in given.field_text)
 
 
 def large_selectors(handler: Handler, *, workers: Workers, selects: Callable[[Request], bool]) -> Handler:
-    """Read the other selectors that take long, of requests that are allowed.
+    """Parse the other large selectors, of requests that are allowed.
 
-    `selects` returns whether the endpoint of a request goes by selectors, and raises StatusError for one that is refused whatever they say.
+    `selects` returns whether the endpoint of a request uses selectors. It raises StatusError if the request is refused whatever they
+    say.
     """
     return _with_selectors(handler, workers, lambda request, _: selects(request))
 
@@ -129,7 +132,7 @@ def _with_selectors(
 
 
 def _few_terms(target: str) -> bool:
-    """Of the selectors in it, whose commas may be escaped."""
+    """Return whether the selectors in it have few terms. Their commas may be escaped."""
     return target.count(",") + target.count("%2") < REMEMBERED_TERMS
 
 
@@ -137,7 +140,7 @@ _Found = TypeVar("_Found")
 
 
 class Remembered(Generic[_Found]):
-    """What was found out about a RequestInfo, for as long as that is the same object: equal targets share one."""
+    """Results about RequestInfos, kept for as long as these are the same objects: equal targets share one."""
 
     __slots__ = ("_known",)
 
@@ -149,7 +152,7 @@ class Remembered(Generic[_Found]):
         return None if found is None else found[1]
 
     def keep(self, info: RequestInfo, found: _Found) -> _Found:
-        """Holds the info too, so that its id names nothing else as long as it is a key here."""
+        """Keep a result. The info is kept too, so that no other object gets its id while it is a key here."""
         given = info.selectors
         length = len(info.path) + len(given.label_text) + len(given.field_text)
         if length <= REMEMBERED_LENGTH and _few_terms(given.label_text) and _few_terms(given.field_text):
@@ -166,7 +169,7 @@ class Remembered(Generic[_Found]):
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """The raw path and the raw query of a request target, which may be a path or a whole URL."""
+    """Return the raw path and the raw query of a request target, which may be a path or a whole URL."""
     path, _, query = target.partition("?")
     if not path.startswith("/"):
         scheme, found, rest = path.partition("://")
@@ -177,7 +180,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def decode_path(raw: str) -> str:
-    """Percent-decoded once, nothing else; Go's server answers a malformed escape with its bare 400 and closes the connection."""
+    """Percent-decode a path once. Go's server answers a malformed escape with its bare 400 and closes the connection."""
     if "%" not in raw:
         return raw
     decoded = percent_decoded(raw)
@@ -190,8 +193,7 @@ _SLASHES = "/" * 4096
 
 
 def without_slashes(path: str) -> str:
-    """The path without the slashes around it. However many there are, most are looked at a page at a time: `str.strip` takes 6 ms for a
-    mebibyte of them."""
+    """Strip the slashes around a path, mostly a page at a time: `str.strip` takes 6 ms for a mebibyte of them."""
     start, end = 0, len(path)
     while path.startswith(_SLASHES, start, end):
         start += len(_SLASHES)
@@ -201,13 +203,12 @@ def without_slashes(path: str) -> str:
 
 
 def bare(text: str) -> TextError:
-    """As Go's server answers what never reaches a handler: the text alone, and the connection ends."""
+    """Make the answer of Go's server to what never reaches a handler: the text alone, and the connection ends."""
     return TextError(int(text[:3]), text, headers={"Connection": "close"}, nosniff=False)
 
 
 def parse(method: str, target: str, query: Query | None = None) -> RequestInfo:
-    """Where a request points. `query` is that of the target, if it was read already. Raises TextError for a target that yields no
-    RequestInfo."""
+    """Parse a request target. `query` is its query if it was parsed already. Raises TextError if it yields no RequestInfo."""
     raw_path, raw_query = split_target(target)
     path = decode_path(raw_path)
     trimmed = without_slashes(path)
@@ -263,24 +264,23 @@ def _unparsable(target: str) -> TextError:
 
 
 def internal_error(target: str, text: str) -> TextError:
-    """The plain-text 500 of upstream's `responsewriters.InternalError`."""
+    """Make the plain-text 500 of upstream's `responsewriters.InternalError`."""
     return TextError(500, escape(f"Internal Server Error: {go_quote(target)}: {text}") + "\n")
 
 
 def escape(text: str) -> str:
-    """Upstream's `sanitizer`: an error must not look like HTML."""
+    """Escape as upstream's `sanitizer`: an error must not look like HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _list_or_watch(query: Query) -> str:
-    """The verb of a nameless get."""
+    """Return the verb of a GET without a name."""
     watch = query.first("watch")
     return "list" if watch is None or watch.lower() in ("false", "0") else "watch"
 
 
 def narrowed(info: RequestInfo, query: Query) -> RequestInfo:
-    """A list or a watch of the one name that its field selector allows is about that object. Undecodable options lose the selector, not
-    the watch."""
+    """Name the object if a field selector narrows a list or watch to one name. Undecodable options lose the selector, not the watch."""
     given = info.selectors
     if info.verb == "deletecollection" or info.name or NAME not in given.field_text or not _decodable(query):
         return info
@@ -289,7 +289,7 @@ def narrowed(info: RequestInfo, query: Query) -> RequestInfo:
 
 
 def _decodable(query: Query) -> bool:
-    """Whether the other list options decode, in which case upstream uses the field selector."""
+    """Return whether the other list options decode; only then does upstream use the field selector."""
     try:
         for option in ("timeoutSeconds", "limit"):
             if option in query:
@@ -313,7 +313,7 @@ _WATCH: Mapping[str, Action] = {"GET": "watch"}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a request reaches: an action on a kind, or on a part of its objects. `nameless`: the path has an empty name."""
+    """The target of a request: an action on a kind or a subresource. `nameless`: the path has an empty name."""
 
     resource: Resource
     action: Action
@@ -322,11 +322,11 @@ class Endpoint:
 
 
 PLAIN = frozenset({"", "*/*", "application/json"})
-"""What nearly all clients accept, and every endpoint produces."""
+"""Accept headers of nearly all clients; every endpoint produces JSON."""
 
 
 class Router:
-    """Finds the endpoint of a request among what is served."""
+    """Finds the endpoint of a request among the served kinds."""
 
     def __init__(self, kinds: Kinds, *, patches: Collection[str]) -> None:
         """`patches` are the media types that PATCH takes."""
@@ -335,7 +335,9 @@ class Router:
         self.found: Remembered[Endpoint] = Remembered()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
-        """None for a path that no served group's router claims. Raises its errors in its order: 404, 405, 415 (PATCH), 406."""
+        """Return the endpoint; None for a path outside the served groups. Raises upstream's errors in its order: 404, 405, 415 (PATCH),
+        406.
+        """
         endpoint = self.found.get(info)
         if endpoint is None:
             if not claimed(info.path, self._kinds.groups):
@@ -351,7 +353,7 @@ class Router:
 
 
 def claimed(path: str, groups: Container[str]) -> bool:
-    """Whether upstream's router for one of these groups claims the path, and thereby answers it with a Status."""
+    """Return whether upstream's router for one of these groups claims the path, and so answers it with a Status."""
     if path.startswith("/api/"):
         return "" in groups
     if not path.startswith("/apis/"):
@@ -361,7 +363,7 @@ def claimed(path: str, groups: Container[str]) -> bool:
 
 
 def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
-    """The endpoint of a path below a served group. Raises 404 and 405."""
+    """Return the endpoint of a path below a served group. Raises 404 and 405."""
     resource = kinds.at(info.group, info.version, info.resource)
     if resource is None or not info.is_resource:
         raise errors.no_such_path()
@@ -372,7 +374,7 @@ def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
         action = "watch"
     nameless = len(info.parts) > 1 and not info.parts[1]
     if action != info.verb and not nameless:
-        raise errors.no_such_path()  # what was authorized is not what the path reaches
+        raise errors.no_such_path()  # the path reaches something else than what was authorized
     subresource = resource.subresource(info.subresource) if info.subresource else None
     return Endpoint(resource, action, subresource, nameless)
 
@@ -383,7 +385,7 @@ def _has(resource: Resource, info: RequestInfo, action: Action) -> bool:
 
 
 def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
-    """The methods of the path's pattern; raises the router's 404 when there is no such pattern."""
+    """Return the methods of the path's pattern. Raises the router's 404 if no pattern matches."""
     depth = len(info.parts)
     inside = _names_namespace(info)
     if info.verb == "proxy" or (inside and not resource.namespaced):
@@ -409,8 +411,10 @@ def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
 
 
 def _names_namespace(info: RequestInfo) -> bool:
-    """Whether the path goes through `namespaces/{namespace}/`, whose namespace may be empty. A namespace itself is in none, although its
-    name is the namespace of the request."""
+    """Return whether the path goes through `namespaces/{namespace}/`, whose namespace may be empty.
+
+    A namespace itself is in none, although its name is the namespace of the request.
+    """
     if info.namespace and info.parts[0] != "namespaces":
         return True
     group = f"{info.group}/" if info.group else ""

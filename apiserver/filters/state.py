@@ -1,4 +1,4 @@
-"""The request class: what the filters know of one request, and the place through which each of its responses passes once."""
+"""The request class: the filters' knowledge about one request, and the hook that each of its responses passes once."""
 
 from __future__ import annotations
 
@@ -32,13 +32,19 @@ class Peer:
 
 
 class Request(web.Request):
-    """aiohttp's request, with what the filters find out. They are attributes and no aiohttp keys because each is read many times.
+    """aiohttp's request with the results of the filters. They are attributes, not aiohttp keys, because each is read many times.
 
-    `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` (who acts)
-    by authenticate or impersonate. `impersonator` is who really sent it, None where nobody acts as somebody else. `decision` is what
-    authorize was told, None before it was. `terminated`: a filter ended the request to protect the server. `last`: the connection
-    ends with this response. `kept`: another request came before it on its connection. `received` is when it came, in microseconds since the
-    epoch, and `record` what is recorded of it, where requests are recorded.
+    * `peer`: None without a client certificate.
+    * `audit_id` and `exchange`: set by recover.
+    * `info`: set by request_info.
+    * `user`: the user who acts, set by authenticate or impersonate.
+    * `impersonator`: the sender of an impersonating request, else None.
+    * `decision`: the authorizer's, None before it.
+    * `terminated`: a filter ended the request to protect the server.
+    * `last`: the connection ends with this response.
+    * `kept`: another request came before it on its connection.
+    * `received`: when it came, in microseconds since the epoch.
+    * `record`: its audit record, if it has one.
     """
 
     ATTRS = web.Request.ATTRS | {
@@ -71,11 +77,13 @@ class Request(web.Request):
 
     @property
     def known(self) -> bool:
-        """Whether it is known who asks."""
+        """Whether the user is known."""
         return "user" in self.__dict__
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        """aiohttp calls this once per response, buffered or streamed, just before its headers are written."""
+        """Set the headers of a response. aiohttp calls this once per response, buffered or streamed, just before its headers are
+        written.
+        """
         headers = response.headers
         del headers["Server"]
         if self.audit_id:
@@ -88,6 +96,6 @@ class Request(web.Request):
 
 
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]
-"""What a filter wraps and what it is."""
+"""The type of a filter, and of what it wraps."""
 Filter = Callable[[Handler], Handler]
 """A filter before it is composed, which `app` does once."""

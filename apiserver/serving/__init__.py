@@ -1,1 +1,1 @@
-"""What serves a process: the socket, handshakes, connections, certificates, health."""
+"""Serve a process: socket, handshakes, connections, certificates, health."""

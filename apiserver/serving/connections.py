@@ -1,4 +1,4 @@
-"""Connections and the requests on them: what aiohttp has no setting for. Knows neither sockets that listen nor what is served."""
+"""Connections and their requests, where aiohttp has no setting. Knows neither listening sockets nor what is served."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _OTHER_ENCODINGS = "Request has invalid `Transfer-Encoding`", "Invalid `Transfer
 MALFORMED_HOST = "malformed Host header"
 TOO_LARGE = "431 Request Header Fields Too Large"
 LINGER_SECONDS = 2.0
-"""How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
+"""How long a refused body is read and discarded, so that the client sees the refusal and not a reset."""
 SILENT_SECONDS = 1.0
-"""After how long a connection counts as unused."""
+"""A connection counts as unused after this long."""
 
 NAMED = 128
-"""How much of a target is part of the name of the task that serves it."""
+"""Characters of a target in the name of the task that serves it."""
 
 PIECE = 16 << 10
-"""Bytes that are parsed in one step where they may be heads of requests. Five bytes make a header line, which costs half a microsecond."""
+"""Bytes that may contain heads of requests and are parsed in one step. Five bytes make a header line, which costs half a microsecond."""
 SHORT_HEAD = 4 << 10
 """Bytes of a head that takes little of a step: 0.4 ms at most."""
 PIECES_SECONDS = 0.002
-"""How long pieces are parsed in one step, heads or chunks of a body. Six bytes make a chunk, which costs as much as a megabyte of one."""
+"""How long one step parses pieces, heads or chunks of a body. Six bytes make a chunk, which costs as much as a megabyte inside one."""
 LONGEST_BODY = (1 << 63) - 1
-"""Bytes that a Content-Length may claim, as Go counts them."""
+"""The largest Content-Length, as in Go (int64)."""
 _HOST = re.compile(r"[\w!$%&'()*+,\-.:;=\[\]~]*", re.ASCII)
 """Upstream: golang/net `http/httpguts/httplex.go` ValidHostHeader."""
 
@@ -55,11 +55,12 @@ ReadPeer = Callable[[ServerSession], Peer | None]
 
 
 class Protocol(web.RequestHandler):
-    """One connection: aiohttp's, with a limit on the time and size of headers, and parser errors in Go's words.
+    """One connection: aiohttp's, with limits on the time and size of headers, and parser errors in Go's words.
 
-    `peer` is what the client presented in the handshake. aiohttp's own state that is looked at: `_request_count` (requests whose headers
-    are complete), `_messages` (those that wait, each with its body), `_current_request`, `_reading_paused` and `_buffer_paused` (a body,
-    or the queue of requests, is full), and `_next_keepalive_close_time` (of an idle connection, counted from its last response).
+    `peer` is the identity that the client presented in the handshake. This class reads aiohttp's own state: `_request_count` (requests
+    with complete headers), `_messages` (requests that wait, each with its body), `_current_request`, `_reading_paused` and
+    `_buffer_paused` (a body, or the queue of requests, is full), and `_next_keepalive_close_time` (of an idle connection, counted from
+    its last response).
     """
 
     __slots__ = (
@@ -98,13 +99,13 @@ class Protocol(web.RequestHandler):
         self._line = RequestLine()
         self._rest = b""
         self._fed = 0
-        """Bytes of the rest that were parsed already: to cut them off each time would copy what is left."""
+        """Bytes of `_rest` that were parsed already: cutting them off each time would copy the others."""
         self._split = b""
-        """The beginning of the end of a head, with which the last piece ended."""
+        """The part of a head's end with which the last piece ended."""
         self._last = False
-        """The last request is here. What follows it is not read."""
+        """The last request has come. Bytes after it are not read."""
         self._host = ""
-        """The last one that was well-formed."""
+        """The last well-formed Host."""
         self._turn: asyncio.Handle | None = None
         self._made = 0.0
         self.peer: Peer | None = None
@@ -123,7 +124,7 @@ class Protocol(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Small pieces of it at a time, unless it is a body. Without data, aiohttp goes on with what it has been fed."""
+        """Parse data in small pieces, except bodies. Without data, aiohttp goes on with what it has been fed."""
         if self._rest and data:
             self._rest, self._fed = self._rest[self._fed :] + data, 0
         elif self._is_one_piece(data):
@@ -134,7 +135,7 @@ class Protocol(web.RequestHandler):
                 self._feed_rest()
 
     def _is_one_piece(self, data: bytes) -> bool:
-        """Whether it may be parsed in one go: of a body, or of one head and nothing behind it."""
+        """Return whether the data may be parsed in one go: part of a body, or one head with nothing after it."""
         if self._in_body:
             return len(data) <= self._body_left
         if self._last or self._split:
@@ -159,7 +160,7 @@ class Protocol(web.RequestHandler):
         return b""
 
     def _feed_rest(self) -> None:
-        """Of what is left, all that belongs to the same body, and pieces for as long as a step may take. Then others have their turn."""
+        """Parse the rest of the present body, then pieces for as long as a step may take. Then other tasks get their turn."""
         self._turn = None
         until = perf_counter() + PIECES_SECONDS
         while self._rest:
@@ -178,9 +179,9 @@ class Protocol(web.RequestHandler):
             super()._resume_transport_reading()
 
     def _next_piece(self) -> bytes:
-        """Of what is left, as much as may be parsed in one go.
+        """Take as much of the rest as may be parsed in one go.
 
-        aiohttp forgets the requests of a piece when it finds an error behind them. So a piece ends where a head ends, or a body in chunks,
+        aiohttp drops the requests of a piece when it finds an error after them. So a piece ends where a head ends, or a chunked body,
         whose end looks the same.
         """
         left = self._body_left
@@ -193,13 +194,13 @@ class Protocol(web.RequestHandler):
         return piece
 
     def _head_length(self, piece: bytes) -> int:
-        """Up to the end of a head, or of a body in chunks, as far as it is there. It may have begun in the piece before."""
+        """Return the length up to the end of a head or chunked body, or all of it. The end may have begun in the piece before."""
         split = len(self._split)
         end = (self._split + piece).find(HEAD_END) if split else piece.find(HEAD_END)
         return len(piece) if end < 0 else end + len(HEAD_END) - split
 
     def _resume_transport_reading(self) -> None:
-        """aiohttp calls this when there is room again. What has been read comes before what has not."""
+        """Go on reading; aiohttp calls this when a buffer has space again. Bytes that were read come before bytes that were not."""
         if self._rest:
             self._await_turn()
         else:
@@ -216,13 +217,13 @@ class Protocol(web.RequestHandler):
 
     @property
     def _body_left(self) -> int:
-        """Bytes of which it is known that they belong to the body that is being read."""
+        """Bytes that are known to belong to the body that is being read."""
         if self._body is None or self._body.is_eof():
             return 0
         return max(self._body_length - self._body.total_bytes, 0)
 
     def _feed(self, data: bytes) -> None:
-        if self._upgraded:  # no HTTP follows: a WebSocket's reader takes it, or nobody
+        if self._upgraded:  # not HTTP any more: a WebSocket's reader takes it, or nobody
             super().data_received(data)
             if len(self._message_tail) >= PIECE and not self._buffer_paused:
                 self._pause_reading_for_buffer()
@@ -246,7 +247,7 @@ class Protocol(web.RequestHandler):
                     self._malformed(message.exc, body)
         elif data and not in_body:
             if plain:
-                self._line.escaped(shown)  # has nothing to escape, and may end the line
+                self._line.escaped(shown)  # it has nothing to escape, but may end the line
             self._header_bytes += len(data)
             self._unfinished(self.peer).grow(self, data)
             if self._header_timer is None:
@@ -255,13 +256,13 @@ class Protocol(web.RequestHandler):
                 self._refuse(TOO_LARGE)
 
     def _name_method(self) -> None:
-        """Puts the method back that the parser was not shown."""
+        """Restore the method that was hidden from the parser."""
         message, body = self._messages[-1]
         if isinstance(message, RawRequestMessage):
             self._messages[-1] = message._replace(method=self._line.method), body
 
     def _begin(self, message: RawRequestMessage) -> None:
-        """What Go asks of a head, and aiohttp does not. Nothing is read behind a request that ends the connection."""
+        """Make the checks of a head that Go makes and aiohttp does not. Nothing is read after a request that ends the connection."""
         self._last = message.should_close and not message.upgrade
         host = message.headers.get("Host", "")
         if host != self._host:
@@ -275,15 +276,18 @@ class Protocol(web.RequestHandler):
         return None
 
     def _reject(self, why: str) -> None:
-        """The last request is answered as if it could not be parsed."""
+        """Answer the last request as if it could not be parsed."""
         self._last = True
         error = BadHttpMessage(why)
         self._body = EMPTY_PAYLOAD
         self._messages[-1] = web_protocol._ErrInfo(error.code, error, error.message), EMPTY_PAYLOAD
 
     def _malformed(self, exc: BaseException, body: StreamReader | None) -> None:
-        """The error holds no frames, which name it and all that was sent. A body that is malformed in the middle would leave its reader
-        waiting for the rest for ever."""
+        """End the connection after a parser error.
+
+        The error must hold no frames, because they reference it and all that was sent. If a body is malformed in the middle, its reader
+        gets an error; otherwise it would wait for the rest for ever.
+        """
         self._rest = b""
         self._last = True
         exc.__traceback__ = exc.__context__ = None
@@ -291,7 +295,7 @@ class Protocol(web.RequestHandler):
             body.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What ends a connection unexpectedly. That the rest of a body is malformed that nobody reads any more is the client's affair."""
+        """Log what ends a connection unexpectedly. A malformed rest of a body that nobody reads is the client's affair."""
         if not isinstance(kwargs.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **kwargs)
 
@@ -300,7 +304,7 @@ class Protocol(web.RequestHandler):
         return self._current_request is not None or bool(self._messages)
 
     def used(self, now: float) -> float:
-        """When it was used last."""
+        """Return when the connection was used last."""
         if self._busy or self._header_bytes or self._rest:
             return now
         return max(self._made, self._next_keepalive_close_time - config.KEEP_ALIVE_SECONDS)
@@ -309,20 +313,20 @@ class Protocol(web.RequestHandler):
         self._header_timer = self._loop.call_later(config.HEADER_SECONDS, self._headers_late)
 
     def _headers_late(self) -> None:
-        if self._busy:  # the client sent the beginning of its next request early, and this one is still being answered
+        if self._busy:  # the client sent part of its next request early, and this one is still being answered
             self._await_headers()
         else:
             self._give_up_head()
 
     def give_up(self) -> None:
-        """Its unfinished head takes memory that others need. The client is not told: an answer would take longer than that may."""
+        """Close the connection: its unfinished head takes memory that others need. Writing an answer would take too long."""
         logger.debug("a connection with unfinished headers was closed", extra={"bytes": self._header_bytes})
         if self.transport is not None:
             self.transport.abort()
         self._give_up_head()
 
     def _give_up_head(self) -> None:
-        """Ends the connection. While its transport still waits for the client, the head takes no memory any more."""
+        """End the connection. Its head takes no more memory, even while the transport still waits for the client."""
         self.force_close()
         self._parser = None
         self._headers_complete()
@@ -336,7 +340,7 @@ class Protocol(web.RequestHandler):
             self._header_timer = None
 
     def _refuse(self, text: str) -> None:
-        """Answers what never became a request, unless that would land in the middle of another answer."""
+        """Answer bytes that never became a request, unless that would land in the middle of another answer."""
         if self.transport is not None and not self._busy:
             head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{text}"
             self.transport.write(head.encode("ascii"))
@@ -349,7 +353,7 @@ class Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What aiohttp could not parse, or what even `filters.recover` could not answer."""
+        """Answer what aiohttp could not parse, or what even `filters.recover` could not answer."""
         if request.writer.output_size > 0 or isinstance(exc, LeftToSuccessor):
             raise ConnectionResetError("the connection ends without an answer, or in the middle of one")
         if isinstance(exc, HttpProcessingError):
@@ -366,15 +370,15 @@ class Protocol(web.RequestHandler):
 
 
 def _last(request: web.BaseRequest, status: int, body: bytes, media: str) -> web.StreamResponse:
-    """An answer behind which the connection ends."""
-    request._version = HttpVersion11  # aiohttp gives what it could not parse the version 1.0
+    """Make an answer that ends the connection."""
+    request._version = HttpVersion11  # aiohttp gives version 1.0 to what it could not parse
     response = web.Response(status=status, body=body, headers={"Content-Type": media})
     response.force_close()
     return response
 
 
 def parser_words(error: HttpProcessingError) -> str:
-    """Go's net/http says nearly nothing about what was wrong."""
+    """Turn a parser error into Go's words: net/http says nearly nothing about what was wrong."""
     message = error.message
     if isinstance(error, LineTooLong) or "Too many headers" in message:
         return TOO_LARGE
@@ -388,14 +392,14 @@ def parser_words(error: HttpProcessingError) -> str:
 
 
 def _begun_end(data: bytes) -> bytes:
-    """The beginning of the end of a head with which a piece ends."""
+    """Return the part of a head's end with which a piece ends."""
     if data[-1:] not in (b"\r", b"\n") or data.endswith(HEAD_END):
         return b""
     return next((HEAD_END[:length] for length in (3, 2, 1) if data.endswith(HEAD_END[:length])), b"")
 
 
 class Connections(web.Server):
-    """Makes a `Protocol` for each connection, and for each request one that knows its peer."""
+    """Makes a `Protocol` for each connection, and for each request a `Request` that knows its peer."""
 
     def __init__(self, handler: Handler, *, read_peer: ReadPeer) -> None:
         super().__init__(_named(handler), request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
@@ -403,7 +407,7 @@ class Connections(web.Server):
         self._of_strangers, self._of_peers = Unfinished(), Unfinished()
 
     def unfinished(self, peer: Peer | None) -> Unfinished:
-        """The budget of heads of such a connection. What a certificate is worth is known only when a head is complete."""
+        """Return the budget for heads of such connections. A certificate's trust is known only when a head is complete."""
         return self._of_strangers if peer is None else self._of_peers
 
     def _request(  # noqa: PLR0917 - aiohttp's signature
@@ -420,10 +424,11 @@ class Connections(web.Server):
         return request
 
     async def silence(self) -> None:
-        """Returns once no connection has been used for a while.
+        """Wait until no connection has been used for a while.
 
-        A client may send its next request at the very moment at which its idle connection is closed, and must then not repeat it if it
-        is a write. Those that send often have had a response with `Connection: close` by then; the others are unlikely to send just now.
+        A client may send its next request at the very moment at which its idle connection is closed. It must not repeat that request if
+        it is a write. Clients that send often have had a response with `Connection: close` by then; the others are unlikely to send
+        just now.
         """
         while True:
             wait = self._used_last() + SILENT_SECONDS - self._loop.time()
@@ -453,7 +458,7 @@ class Connections(web.Server):
 
 
 def _named(handler: Handler) -> Handler:
-    """The task that serves a request bears its name: a step that took long can be told, and who cancelled what."""
+    """Name the task after its request, so that logs can show which step took long and what was cancelled."""
 
     def naming(request: Request) -> Awaitable[web.StreamResponse]:
         task = asyncio.current_task()
@@ -465,13 +470,13 @@ def _named(handler: Handler) -> Handler:
 
 
 def check_parser() -> None:
-    """aiohttp's parser in Python has had smuggling bugs that the one in C does not."""
+    """Require aiohttp's parser in C: the one in Python has had smuggling bugs that the one in C does not."""
     if http_parser.HttpRequestParser.__module__ == http_parser.__name__:
         raise config.ConfigError(["aiohttp was installed without its C extensions, which this server requires"])
 
 
 def remember_no_targets() -> None:
-    """yarl keeps the last 128 or 256 arguments of each of its functions, however long they are: of request targets, a gigabyte."""
+    """Turn yarl's caches off: each keeps 128 or 256 arguments of any length, so request targets could take a gigabyte."""
     yarl.cache_configure(idna_encode_size=0, idna_decode_size=0, encode_host_size=0)
     for name, function in tuple(vars(yarl._url).items()):
         if isinstance(function, functools._lru_cache_wrapper) and function.cache_parameters()["maxsize"]:

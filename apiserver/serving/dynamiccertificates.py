@@ -1,4 +1,4 @@
-"""What a process serves with and whom it believes, read again when files or the cluster change.
+"""The serving certificates and the trusted authorities, read again when files or the cluster change.
 
 Upstream: kubernetes/apiserver `pkg/server/dynamiccertificates/`.
 """
@@ -29,8 +29,9 @@ from apiserver.serving.x509.chains import BadCertificates, certificates, verifie
 logger = logging.getLogger(__name__)
 
 GROUPS = b"X25519MLKEM768:X25519:P-256:P-384:P-521", b"X25519:P-256:P-384:P-521"
-"""The key exchanges of Go (`src/crypto/tls/defaults.go`); the second for OpenSSL before 3.5. None is over finite fields: one handshake of
-ffdhe8192 costs 160 ms of CPU."""
+"""The key exchanges of Go (`src/crypto/tls/defaults.go`); the second list is for OpenSSL before 3.5. Finite fields are left out: one
+handshake of ffdhe8192 costs 160 ms of CPU.
+"""
 MOST_RSA_BITS = 8192
 """The largest RSA key of a client certificate, as in Go (`src/crypto/tls/handshake_client.go` checkKeySize)."""
 _HTTP = b"http/1.1"
@@ -40,8 +41,8 @@ _lib: Any = Binding.lib
 class Asked(Enum):
     """Whether clients are asked for a certificate.
 
-    REFUSED: nobody is known yet who could vouch for one, but will be. A connection without its certificate would be nobody's for as long
-    as it lives, so the handshake fails and the client tries again.
+    REFUSED: no authority for client certificates is known yet, but one will be. Without its certificate, a connection would stay
+    anonymous as long as it lives. So the handshake fails, and the client tries again.
     """
 
     NOT, REFUSED, ACCEPTED = range(3)
@@ -55,10 +56,10 @@ def server_context(
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
     ciphers: Sequence[str] = (),
 ) -> SSL.Context:
-    """Make the TLS context of one generation. The handshake proves that a client holds the key of its certificate. It does not judge the
-    certificate: `chains` does that for each request, which is answered 401, where a handshake would break off. Raises BadCertificates.
+    """Make the TLS context of one generation of certificates. Raises BadCertificates.
 
-    `ciphers`: those of TLS 1.2 in Go's names, by default Go's.
+    The handshake proves that a client holds the key of its certificate, and does not judge the certificate. `chains` judges it for each
+    request, so that the client gets 401 and not a broken handshake. `ciphers`: those of TLS 1.2 in Go's names, by default Go's.
     """
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     # Whole pieces are encrypted in one call; an idle connection keeps no buffers.
@@ -81,15 +82,15 @@ def server_context(
         raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {_reason(e)}") from None
     if asked is not Asked.NOT:
         context.set_verify(SSL.VERIFY_PEER, _accept_certificate if asked is Asked.ACCEPTED else _refuse_certificate)
-        # The chain is not judged here, so OpenSSL shall not spend time on it: it verifies one signature.
+        # The chain is not judged here, so OpenSSL should not spend time on it: it verifies one signature.
         context.set_verify_depth(0)
     return context
 
 
 def _restrict(context: SSL.Context, ciphers: Sequence[str], minimum: ssl.TLSVersion) -> None:
-    """Offer clients of TLS 1.2 only these. Where all are of TLS 1.3, older clients are refused.
+    """Offer only these to clients of TLS 1.2. If all of them are of TLS 1.3, older clients are refused.
 
-    Upstream refuses to start without one that HTTP/2 requires, unless that is off, as it is here (golang/net `http2/server.go`
+    Upstream refuses to start without a cipher that HTTP/2 requires, unless HTTP/2 is off, as it is here (golang/net `http2/server.go`
     ConfigureServer).
     """
     older = [known for name, known in CIPHERS.items() if known and name in (ciphers or DEFAULT_CIPHERS)]
@@ -105,7 +106,7 @@ def _choose_protocol(_connection: SSL.Connection, offered: list[bytes]) -> Any:
 def _accept_certificate(
     _connection: SSL.Connection, certificate: crypto.X509, _error: int, depth: int, _ok: int
 ) -> bool:
-    """Whatever OpenSSL thinks of it, unless its key takes long to use or cannot be read."""
+    """Accept every certificate whatever OpenSSL thinks of it, unless its key takes long to use or cannot be read."""
     if depth:
         return True
     try:
@@ -120,16 +121,18 @@ def _refuse_certificate(*_: object) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """The first of OpenSSL's words, of a list of triples."""
+    """Return the first of OpenSSL's messages, which come as a list of triples."""
     words = error.args[0] if error.args else ""
     return str(words[0][-1] if words and isinstance(words, list) else error)
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`, `minimum` is the
-    oldest version of TLS that is spoken, `ciphers` are Go's names of what may be spoken in 1.2, none for Go's default. `named` are
-    pairs for clients that ask for some name."""
+    """The PEM files of a server; a missing one is None.
+
+    `names`: those of the front proxy of `proxy_ca`. `minimum`: the oldest TLS version. `ciphers`: Go's names for TLS 1.2, empty for
+    Go's default. `named`: pairs for clients that ask for a certain name.
+    """
 
     cert: Path
     key: Path
@@ -155,7 +158,7 @@ class Files:
         )
 
     def signature(self) -> tuple[object, ...]:
-        """Changes when a file does."""
+        """Return a value that changes when a file does."""
         named = (path for pair in self.named for path in (pair.cert, pair.key))
         return tuple(_state_of(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca, *named))
 
@@ -174,14 +177,14 @@ NOT_LOOKED_UP = ClusterTrust(client_ca=None, proxy_ca=None, names=None)
 
 
 class Certificates:
-    """The newest good generation of what the next handshake uses and of whom each request trusts.
+    """The newest good generation of certificates for handshakes and of authorities for requests.
 
-    A bundle is that of its file, or else the cluster's; `bundles` says what the cluster's are at the moment, and a change there counts
-    from the next request on. Upstream: kubernetes/apiserver `pkg/server/options/authentication.go` ApplyTo.
+    A bundle is that of its file, or else the cluster's. `bundles` returns the cluster's present ones, and a change there counts from
+    the next request on. Upstream: kubernetes/apiserver `pkg/server/options/authentication.go` ApplyTo.
     """
 
     def __init__(self, files: Files, bundles: Callable[[], ClusterTrust] | None = None) -> None:
-        """Raises BadCertificates."""
+        """Read the files. Raises BadCertificates."""
         self._files = files
         self._bundles = bundles or (lambda: NOT_LOOKED_UP)
         self._asks = bundles is not None or files.client_ca is not None or files.proxy_ca is not None
@@ -197,14 +200,14 @@ class Certificates:
 
     @property
     def context(self) -> SSL.Context:
-        """For the next handshake."""
+        """The context for the next handshake."""
         if self._bundles() is not self._seen:
             self._follow()
         return self._context
 
     @property
     def trust(self) -> Trust:
-        """For the next request."""
+        """The authorities for the next request."""
         if self._bundles() is not self._seen:
             self._follow()
         return self._trust
@@ -226,7 +229,7 @@ class Certificates:
         return context
 
     def _follow(self) -> None:
-        """Takes over what the cluster says now, if that is good."""
+        """Use the cluster's present bundles, if they are good."""
         seen = self._seen = self._bundles()
         authorities = _Authorities.of(self._own, self._files.names, seen)
         try:
@@ -237,15 +240,14 @@ class Certificates:
         try:
             context = self._make_context(authorities)
         except BadCertificates as e:
-            # The serving pair is just being replaced. Rights do not wait for that; handshakes do, until the files are looked at.
+            # The serving pair is just being replaced. Trust does not wait for that; handshakes do, until the files are read again.
             logger.error("handshakes still use the authorities of before", extra={"error": str(e)})
             context, self._signature = self._context, None
         self._cluster = seen
         self._install(authorities, context, trust)
 
     def refresh(self) -> bool:
-        """Reads the files again if they changed, and says whether they had. While they are bad it raises BadCertificates and keeps
-        what it has."""
+        """Read changed files again, and return whether they had changed. Bad files raise BadCertificates and change nothing."""
         signature = self._files.signature()
         if signature == self._signature:
             return False
@@ -264,7 +266,7 @@ class Certificates:
 
 
 def mistakes(serving: Serving, authentication: Authentication) -> Iterator[str]:
-    """What is wrong in the files of flags."""
+    """Yield the errors in the files that flags name."""
     files = Files.of(serving, authentication)
     if serving.cert_file and serving.key_file:
         try:
@@ -289,7 +291,7 @@ def _read_bundles(files: Files) -> tuple[bytes | None, bytes | None]:
 
 
 def _read(path: Path | None) -> bytes | None:
-    """A bundle of which each certificate can be used. Raises BadCertificates."""
+    """Read a bundle and check that each certificate can be used. Raises BadCertificates."""
     if path is None:
         return None
     try:
@@ -312,24 +314,24 @@ class _Authorities:
 
     @staticmethod
     def of(own: tuple[bytes | None, bytes | None], names: RequestHeader, cluster: ClusterTrust) -> _Authorities:
-        """Item by item: what a file says is not looked up."""
+        """Combine item by item: what a file provides is not taken from the cluster."""
         client, proxy = own
         if client is None:
             client = cluster.client_ca
         if proxy is not None:
             return _Authorities(client, proxy, names)
-        # Without its list of names every holder of such a certificate would be the front proxy.
+        # Without the list of names, every holder of such a certificate would be the front proxy.
         if cluster.names is None:
             return _Authorities(client, None, NO_HEADERS)
         return _Authorities(client, cluster.proxy_ca, cluster.names)
 
     @property
     def asked(self) -> Asked:
-        """Whether somebody vouches for clients."""
+        """Whether an authority for client certificates is known."""
         return Asked.REFUSED if self.client is None and self.proxy is None else Asked.ACCEPTED
 
     def trust(self) -> Trust:
-        """Raises BadCertificates."""
+        """Parse the bundles. Raises BadCertificates."""
         return Trust(
             client=verifier(self.client) if self.client is not None else None,
             proxy=verifier(self.proxy) if self.proxy is not None else None,
@@ -338,7 +340,7 @@ class _Authorities:
 
 
 def _listed(pem: bytes | None) -> str:
-    """For the log."""
+    """Describe a bundle for the log."""
     return "; ".join(
         f"{ca.subject.rfc4514_string()[:256]} until {ca.not_valid_after_utc:%Y-%m-%d}"
         for ca in (certificates(pem) if pem is not None else ())

@@ -1,8 +1,8 @@
-"""/livez, /readyz, /healthz with their named checks, /metrics, and /metrics/slis. All behind the filters like everything else.
+"""/livez, /readyz, /healthz with their named checks, /metrics, and /metrics/slis. All are behind the filters.
 
-Liveness never depends on the store: a restart would not help. Readiness depends on it only until memory has been filled once: a store
-outage that turned every replica unready would take the whole API group out of the cluster. The store's present state is a check of its own,
-shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/healthz.go`, kubernetes/component-base
+Liveness never depends on the store: a restart would not help. Readiness depends on the store only until memory has been filled once.
+Otherwise a store outage would turn every replica unready and take the whole API group out of the cluster. The store's present state is
+a check of its own, shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/healthz.go`, kubernetes/component-base
 `metrics/prometheus/slis/routes.go`.
 """
 
@@ -26,25 +26,28 @@ logger = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 SHOWN = 100
-"""Names of checks that do not exist which an answer repeats at most."""
+"""The most names of unknown checks that an answer repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`failure` says what is wrong, None while nothing is. One that is not `counted` is shown but fails no endpoint; the reason of one
-    that is `told` is for everybody who asks with `?verbose`, where upstream withholds all reasons."""
+    """One check. `failure` returns the reason of a failure, or None.
+
+    A check that is not `counted` is shown but fails no endpoint. If `public` is set, `?verbose` shows the reason to every client;
+    upstream withholds all reasons.
+    """
 
     name: str
     failure: Callable[[], str | None]
     counted: bool = True
-    told: bool = False
+    public: bool = False
 
 
 Document = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
 def documents(name: str, checks: Sequence[Check]) -> dict[str, Document]:
-    """What is served at `/<name>` and below it for each check. Any method will do."""
+    """Return the documents at `/<name>` and below it for each check. They accept every method."""
 
     async def all_checks(request: Request) -> web.Response:
         return _all(name, checks, request.exchange.query)
@@ -72,7 +75,7 @@ def _all(name: str, checks: Sequence[Check], query: Query) -> web.Response:
         if reason is None:
             lines.append(f"[+]{check.name} ok")
         elif check.counted:
-            shown = reason if check.told and "verbose" in query else "reason withheld"
+            shown = reason if check.public and "verbose" in query else "reason withheld"
             lines.append(f"[-]{check.name} failed: {shown}")
             failed.append(f"{check.name}: {reason}")
         else:
@@ -96,7 +99,7 @@ def _count(endpoint: str, check: Check, reason: str | None) -> None:
 
 
 def _one(check: Check) -> web.Response:
-    """One check by itself, for those who may see reasons."""
+    """Answer one check by itself, for users who may see reasons."""
     reason = check.failure()
     if reason is not None:
         raise TextError(500, f"internal server error: {reason}\n")
@@ -104,12 +107,12 @@ def _one(check: Check) -> web.Response:
 
 
 async def scrape(request: Request) -> web.StreamResponse:
-    """All metrics. To print them takes longer than the event loop may be held, hence the thread; megabytes of them are sent in pieces."""
+    """Serve all metrics. Printing them would hold the event loop too long, hence the thread; megabytes are sent in pieces."""
     text = await workers.METRICS.run(collectors.exposition_text)
     return await request.exchange.respond(200, collectors.CONTENT_TYPE, text)
 
 
 async def health_metrics(request: Request) -> web.StreamResponse:
-    """What health checks found, for those who scrape that often and nothing else."""
+    """Serve only the results of health checks, for frequent scrapes."""
     text = collectors.text_of(metrics.HEALTHCHECK, metrics.HEALTHCHECKS)
     return await request.exchange.respond(200, collectors.CONTENT_TYPE, text)

@@ -1,4 +1,4 @@
-"""The listening socket, our own or one that was handed over, and the TLS handshakes on it. Knows no requests."""
+"""The listening socket, new or handed over, and the TLS handshakes on it. Knows no requests."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an
 TLS_RECORD = 0x16
 """First byte of a ClientHello."""
 ACCEPTS_AT_ONCE = 64
-"""Connections taken before other work gets its turn."""
+"""Connections accepted before other work gets its turn."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 EXHAUSTED_SECONDS = 1.0
 KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
-"""Seconds of silence before the first probe (as upstream), between probes, and how many go unanswered."""
+"""Seconds of silence before the first probe (as upstream) and between probes, and how many may go unanswered."""
 
 HANDED_OVER = 3
 """The first descriptor that is handed over (systemd: SD_LISTEN_FDS_START)."""
@@ -37,10 +37,10 @@ class PortInUse(OSError):
 
 
 class Listener:
-    """Takes connections from one socket and does their TLS handshakes, each with the newest certificates.
+    """Accepts connections from one socket and does their TLS handshakes, each with the newest certificates.
 
-    aiohttp's and asyncio's own listeners neither answer plain HTTP on a TLS port, nor tell of failed handshakes, nor choose whose
-    handshake comes first.
+    aiohttp's and asyncio's own listeners do not answer plain HTTP on a TLS port, do not report failed handshakes, and do not choose the
+    order of handshakes.
     """
 
     def __init__(
@@ -69,21 +69,20 @@ class Listener:
         self._loop.add_reader(self._sock, self._accept)
 
     def close(self) -> None:
-        """Takes no more connections. What waits in the accept queue belongs to a successor that shares the socket, if there is one;
-        what was taken from it is ours, and its handshakes go on."""
+        """Stop accepting. A successor that shares the socket gets the accept queue; accepted connections go on with their handshakes."""
         if self._retry is not None:
             self._retry.cancel()
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._sock.close()
 
-    async def settled(self) -> None:
-        """Returns when no handshake is under way."""
+    async def handshakes_done(self) -> None:
+        """Wait until no handshake is under way."""
         while self._opening:
             await asyncio.wait(self._opening)
 
     async def abort(self) -> None:
-        """Breaks off the handshakes that are under way."""
+        """Cancel the handshakes that are under way."""
         for task in tuple(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -108,7 +107,7 @@ class Listener:
             connection.close()
 
     def _cannot_accept(self, error: OSError) -> None:
-        """Out of descriptors: pause, or the loop would spin. Anything else is the trouble of one connection that is gone already."""
+        """Pause when descriptors run out, otherwise the loop would spin. Every other error concerns one closed connection."""
         logger.error("a connection could not be accepted", extra={"error": error.strerror})
         if error.errno in EXHAUSTED:
             self._loop.remove_reader(self._sock)
@@ -124,7 +123,7 @@ class Listener:
                 async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
                     await tls.accept(connection, self._context(), self._protocol)
                 return
-            if first is not None and 0x41 <= first <= 0x5A:  # a capital letter: the beginning of an HTTP method
+            if first is not None and 0x41 <= first <= 0x5A:  # a capital letter begins an HTTP method
                 connection.recv(65536)  # unread data would turn the close into a reset that overtakes the answer
                 connection.send(PLAIN_HTTP)
             self._failed(connection, source, "no TLS handshake" if first is not None else "EOF")
@@ -141,7 +140,7 @@ class Listener:
 
 
 async def _first_byte(connection: socket.socket) -> int | None:
-    """Left in the socket for whoever reads next; None at the end of the stream."""
+    """Return the first byte and leave it in the socket; None at the end of the stream."""
     while True:
         try:
             data = connection.recv(1, socket.MSG_PEEK)
@@ -152,12 +151,12 @@ async def _first_byte(connection: socket.socket) -> int | None:
 
 
 def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:
-    """Whether a predecessor or a service manager passed us its listening socket (`LISTEN_FDS`, as systemd does)."""
+    """Return whether a predecessor or a service manager passed its listening socket (`LISTEN_FDS`, as systemd does)."""
     return environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid)
 
 
 def mistakes(environ: Mapping[str, str], *, pid: int) -> Iterator[str]:
-    """Why what was handed over cannot be listened on."""
+    """Yield the errors of a socket that was handed over."""
     if not is_handed_over(environ, pid=pid):
         return
     count = environ["LISTEN_FDS"]
@@ -171,9 +170,9 @@ def mistakes(environ: Mapping[str, str], *, pid: int) -> Iterator[str]:
 
 
 def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid: int) -> socket.socket:
-    """The socket that was handed over, else a new one.
+    """Return the socket that was handed over, or a new one.
 
-    Handing over one socket keeps the accept queue; two sockets with SO_REUSEPORT lose what waits in that of the one that closes.
+    Handing over one socket keeps the accept queue. Two sockets with SO_REUSEPORT lose the queue of the one that closes.
     """
     if is_handed_over(environ, pid=pid):
         return socket.socket(fileno=HANDED_OVER)
@@ -183,7 +182,7 @@ def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid
     except OSError as e:
         made = PortInUse if e.errno == errno.EADDRINUSE else OSError
         raise made(f"cannot listen: {_why(e, address, port)}") from None
-    # Inherited by every connection: a client that vanished is noticed even on a watch that has nothing to send.
+    # Inherited by every connection: even a watch that has nothing to send notices a vanished client.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE_PROBES.items():
         if hasattr(socket, name):
@@ -192,7 +191,7 @@ def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid
 
 
 def _why(error: OSError, address: str, port: int) -> str:
-    """The text for a person, with what to do."""
+    """Return the error for people, with a remedy."""
     match error.errno:
         case errno.EADDRINUSE:
             holder = ports.holder(port)

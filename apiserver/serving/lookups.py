@@ -1,8 +1,8 @@
-"""Names of hosts, looked up once for all who connect to them meanwhile.
+"""Share host name lookups among all connections that are opened meanwhile.
 
-A lookup takes as long as the resolver has patience, a minute where no server of its configuration answers, and cannot be stopped. uvloop
-leaves one behind for each attempt to connect that was given up before: they fill its few threads, and each tells its end to nobody, so the
-log tells it. Here it goes on for whoever tries next, and whoever gave up hears no more of it.
+A lookup takes until the resolver gives up, a minute if no configured server answers, and it cannot be stopped. uvloop leaves one behind
+for each cancelled attempt to connect. These fill its few threads, and each unread error is logged. Here a lookup goes on for the next
+attempt, and its error is always read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Key = tuple[str, Any, int, int, int]
 
 
 class Lookups(asyncio.AbstractEventLoop):
-    """Is mixed into the loop whose connections are meant."""
+    """Mixed into an event loop class."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -46,18 +46,18 @@ class Lookups(asyncio.AbstractEventLoop):
             asked = self.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, proto=proto, flags=flags)
             lookup = self._lookups[key] = self.create_task(asked)
             lookup.add_done_callback(lambda done: self._over(key, done))
-        # Not by awaiting it: who is cancelled leaves it to the others.
+        # Not awaited directly: a cancelled caller must not cancel it for the others.
         await asyncio.wait([lookup])
         return lookup.result()
 
     def _over(self, key: _Key, lookup: asyncio.Task[list[Any]]) -> None:
         del self._lookups[key]
         if not lookup.cancelled():
-            # Read, or Python would say that nobody has.
+            # Read the error, or Python logs that nobody has.
             lookup.exception()
 
 
 def _numeric(address: tuple[Any, ...]) -> str:
-    """Of a socket's address. Those of a link are nothing without the link."""
+    """Return the host of a socket's address. Link-local addresses need their interface."""
     host: str = address[0]
     return f"{host}%{address[3]}" if len(address) == 4 and address[3] and "%" not in host else host

@@ -1,4 +1,4 @@
-"""Which of several certificates a client gets: by the name that it asks for (SNI), or by the address that it came to.
+"""Choose one of several certificates for a client: by the requested name (SNI), or by the address that it connected to.
 
 Upstream: kubernetes/apiserver `pkg/server/dynamiccertificates/named_certificates.go`, `tlsconfig.go` GetConfigForClient, golang/go
 `src/crypto/tls/common.go` getCertificate.
@@ -20,12 +20,12 @@ from apiserver.serving.x509.chains import BadCertificates, certificates
 from kubetext import names
 
 Choice = Callable[[SSL.Connection], None]
-"""Called in each handshake; replaces the context of the connection. The connection's app data is its socket, if there is one."""
+"""Called in each handshake; replaces the context of the connection. The connection's app data is its socket, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A pair that is ready: the names that the operator gave it, its certificate, and what serves with it."""
+    """A loaded pair: the names that the operator gave it, its certificate, and its context."""
 
     names: Sequence[str]
     certificate: x509.Certificate
@@ -33,7 +33,7 @@ class Named:
 
 
 def leaf(path: Path) -> x509.Certificate:
-    """The first certificate in a file. Raises BadCertificates."""
+    """Return the first certificate in a file. Raises BadCertificates."""
     try:
         return certificates(path.read_bytes())[0]
     except OSError as e:
@@ -43,11 +43,11 @@ def leaf(path: Path) -> x509.Certificate:
 
 
 def choice(default: x509.Certificate, pairs: Sequence[Named]) -> Choice:
-    """What a context with the default certificate calls in each handshake, in a step of the loop: it looks into a few tables.
+    """Return the callback that a context with the default certificate calls in each handshake. It only looks into a few tables.
 
-    The name that is asked for decides, then its first label as `*`; then which certificate is for that name, the default before the others.
-    A client that names nothing gets what is meant for the address that it came to. Go looks as well whether the client can use the
-    certificate's key, which cannot be asked of OpenSSL here.
+    The requested name decides, then its first label as `*`. Next comes the certificate that is valid for the name, the default first. A
+    client without SNI gets the certificate for the address that it connected to. Go also checks whether the client can use the
+    certificate's key; OpenSSL does not tell that here.
     """
     by_name = _by_name(pairs)
     tables = by_name, dict.fromkeys(_dns_names(default)), _covering(pairs)
@@ -67,7 +67,7 @@ def choice(default: x509.Certificate, pairs: Sequence[Named]) -> Choice:
 
 
 def _by_name(pairs: Sequence[Named]) -> dict[str, SSL.Context | None]:
-    """Earlier pairs win, and those whose names the operator gave over those whose certificates say them."""
+    """Map names to contexts. Earlier pairs win, and names from the operator win over names in certificates."""
     found: dict[str, SSL.Context | None] = {}
     said = ((pair, pair.names) for pair in pairs)
     implied = ((pair, _own_names(pair.certificate)) for pair in pairs if not pair.names)
@@ -78,7 +78,7 @@ def _by_name(pairs: Sequence[Named]) -> dict[str, SSL.Context | None]:
 
 
 def _covering(pairs: Iterable[Named]) -> dict[str, SSL.Context | None]:
-    """By the names for which a certificate is good, whatever names the operator gave."""
+    """Map the names for which a certificate is valid, whatever names the operator gave."""
     found: dict[str, SSL.Context | None] = {}
     for pair in pairs:
         for name in _dns_names(pair.certificate):
@@ -87,7 +87,7 @@ def _covering(pairs: Iterable[Named]) -> dict[str, SSL.Context | None]:
 
 
 def _own_names(certificate: x509.Certificate) -> list[str]:
-    """Its common name, where that is a domain, and its DNS names, each as it is written. An address is no name: none can be asked for."""
+    """Return its common name, if that is a domain, and its DNS names, as written. Addresses are left out: SNI cannot request them."""
     common = [str(a.value) for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)][-1:]
     good = [
         cn for cn in common if not _is_address(cn) and (cn == "*" or not names.dns_subdomain(cn.removeprefix("*.")))
@@ -96,7 +96,7 @@ def _own_names(certificate: x509.Certificate) -> list[str]:
 
 
 def _dns_names(certificate: x509.Certificate) -> list[str]:
-    """In lower case, as they are compared where it is asked whether a certificate is good for a name; `*` alone is good for none."""
+    """Return the DNS names in lower case, to check whether a certificate is valid for a name. `*` alone is valid for none."""
     return [name.lower() for name in _subject_names(certificate) if name != "*"]
 
 
@@ -117,11 +117,11 @@ def _is_address(text: str) -> bool:
 
 
 def _own_address(sock: socket.socket | None) -> str:
-    """Ours, as Go writes it: an address of IPv4 that came through a socket of IPv6 is one of IPv4. "" in a handshake in memory."""
+    """Return the server's address as Go writes it: an IPv4 address on an IPv6 socket in IPv4 form. "" for a handshake in memory."""
     if sock is None:
         return ""
     try:
         host = str(sock.getsockname()[0])
-    except OSError:  # the client is gone
+    except OSError:  # the client has disconnected
         return ""
     return host.removeprefix("::ffff:") if "." in host else host

@@ -43,7 +43,7 @@ class Pair:
 
 
 def make_ca(name: str, *, now: dt.datetime) -> Pair:
-    """A self-signed CA."""
+    """Make a self-signed CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
@@ -55,13 +55,13 @@ def make_ca(name: str, *, now: dt.datetime) -> Pair:
 
 
 def make_serving(ca: Pair, name: str, *, hosts: Iterable[str], now: dt.datetime) -> Pair:
-    """A serving certificate for these DNS names and IP addresses."""
+    """Make a serving certificate for these DNS names and IP addresses."""
     names = [_general_name(host) for host in dict.fromkeys(hosts)]
     return _leaf(ca, name, (), ExtendedKeyUsageOID.SERVER_AUTH, now=now, names=names)
 
 
 def make_client(ca: Pair, name: str, *, groups: Sequence[str], now: dt.datetime) -> Pair:
-    """A client certificate that names a user."""
+    """Make a client certificate that names a user."""
     return _leaf(ca, name, groups, ExtendedKeyUsageOID.CLIENT_AUTH, now=now)
 
 
@@ -134,7 +134,7 @@ class Kit:
 
 
 def kit(folder: Path, *, hosts: Sequence[str], user: str, groups: Sequence[str], now: dt.datetime) -> Kit:
-    """The folder's CA, serving pair and client pair: kept while they fit and last, else made anew. All are readable by the owner only."""
+    """Return the folder's CA, serving pair and client pair. Pairs that no longer fit or expire soon are made anew. Files are private."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca = _kept(folder, "ca", now=now)
     fresh = ca is None
@@ -154,7 +154,7 @@ def kit(folder: Path, *, hosts: Sequence[str], user: str, groups: Sequence[str],
 
 
 def _kept(folder: Path, name: str, *, now: dt.datetime) -> Pair | None:
-    """Read a stored pair that is whole and does not end soon. Write its key anew if it has another form than `Pair.key_pem`."""
+    """Read a stored pair that is whole and does not expire soon. Rewrite its key if it has another form than `Pair.key_pem`."""
     try:
         certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
         key_pem = (folder / f"{name}.key").read_bytes()
@@ -177,7 +177,7 @@ def _keep(folder: Path, name: str, pair: Pair) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replaces a file so that nobody else can ever read it and a crash leaves the old one."""
+    """Replace a file atomically. Others can never read it, and a crash leaves the old one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

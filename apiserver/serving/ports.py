@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine, as far as /proc shows it."""
+"""Find the process that listens on a port of this machine, as far as /proc shows it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def holder(port: int, *, proc: Path = PROC) -> str:
 
 
 def _listening(port: int, proc: Path) -> Iterator[tuple[str, int]]:
-    """The inodes of the sockets, with the uid of each."""
+    """Yield the inodes of the listening sockets, with the uid of each."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in (proc / "net" / table).read_text().splitlines()[1:]:
@@ -36,7 +36,7 @@ def _listening(port: int, proc: Path) -> Iterator[tuple[str, int]]:
 
 
 def _sockets(process: Path) -> Iterator[str]:
-    """The inodes of a process's sockets; nothing of a process that hides them."""
+    """Yield the inodes of a process's sockets; nothing for a process that hides them."""
     with contextlib.suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""TLS to other servers: what libraries open through the event loop is encrypted by `tls`, which no peer can hold up.
+"""Use `tls` for the TLS connections that libraries open through the event loop, so that no peer can block it.
 
 asyncio's and uvloop's own TLS gives OpenSSL up to 256 KiB at a time, and reads for as long as a peer sends records without data.
 Upstream of the interface: python/cpython `Lib/asyncio/base_events.py` (create_connection, start_tls).
@@ -20,7 +20,7 @@ HANDSHAKE_SECONDS = 60.0
 
 
 class Secured(asyncio.AbstractEventLoop):
-    """Is mixed into the loop whose connections are meant. The arguments are asyncio's."""
+    """Mixed into an event loop class. The arguments are asyncio's."""
 
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: str | None = None, port: Any = None, **settings: Any
@@ -74,7 +74,7 @@ async def _secure(
 
 
 def _taken(transport: asyncio.BaseTransport) -> socket.socket:
-    """The socket of a transport, which is of no more use then."""
+    """Take a transport's socket. The transport is unusable afterwards."""
     sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
     transport.set_protocol(asyncio.Protocol())
     transport.abort()  # type: ignore[attr-defined]  # closes one of two descriptors

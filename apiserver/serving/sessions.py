@@ -1,10 +1,10 @@
 """TLS between two buffers in memory: OpenSSL never reads or writes a socket. Knows no event loop.
 
-Servers use pyOpenSSL, because Python's `ssl` can neither limit the groups (before 3.15) nor ask for a client certificate without judging
-its chain. Clients use `ssl`, whose errors aiohttp, redis-py and our own code know.
+Servers use pyOpenSSL: Python's `ssl` cannot limit the groups (before 3.15), and cannot ask for a client certificate without judging its
+chain. Clients use `ssl`, whose errors aiohttp, redis-py and this project handle.
 
-pyOpenSSL configures contexts and connections. The calls that each read and write needs go to OpenSSL directly: through pyOpenSSL they cost
-twice as much. For that, three attributes of its `Connection` are used: `_ssl`, `_into_ssl` and `_from_ssl`.
+pyOpenSSL configures contexts and connections. The calls of each read and write go to OpenSSL directly, because through pyOpenSSL they
+cost twice as much. They use three attributes of its `Connection`: `_ssl`, `_into_ssl` and `_from_ssl`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from OpenSSL import SSL, crypto
 from apiserver.runtime.tls_records import CutOff, Records
 
 RECORD = 16 << 10
-"""The most application data that one record holds, and so one call reads."""
+"""The most application data that one record holds, and that one call reads."""
 PIECE = 64 << 10
 """The most that is encrypted in one call."""
 _OVERHEAD = 512
 """Bytes that the records of a piece add to it, and pending post-handshake messages."""
 SMALL = 4 << 10
-"""OpenSSL's buffers grow and never shrink. Those that held more are replaced, so that an idle connection takes little memory."""
+"""OpenSSL's buffers grow and never shrink. Buffers that held more are replaced, so that an idle connection takes little memory."""
 
 _lib: Any = Binding.lib
 _ffi: Any = Binding.ffi
@@ -39,38 +39,38 @@ class Session(Protocol):
 
     @property
     def info(self) -> object:
-        """What a transport shows as `ssl_object`."""
+        """The `ssl_object` of a transport."""
 
     @property
     def context(self) -> object: ...
 
     def feed(self, data: bytes) -> None:
-        """Take what the peer sent. Follow with `shake` or `read` until they raise SSLWantReadError."""
+        """Take data from the peer. Follow with `shake` or `read` until they raise SSLWantReadError."""
 
     def shake(self) -> None:
         """Go on with the handshake. Raise SSLWantReadError until it is complete."""
 
     def read(self) -> bytes:
-        """Return application data, b"" at the peer's close_notify. Raise SSLWantReadError when there is none."""
+        """Return application data, b"" at the peer's close_notify. Raise SSLWantReadError without data."""
 
     def eof(self) -> None:
-        """The peer closed its socket without a close_notify. Raise CutOff where that may have cut something off."""
+        """Handle a socket that was closed without close_notify. Raise CutOff if that may have cut data off."""
 
     def trim(self) -> None:
-        """Give memory back, when `read` has raised SSLWantReadError: then nothing of what was fed is left."""
+        """Free memory. Call it after `read` has raised SSLWantReadError, when all fed data was used."""
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> memoryview | bytes:
-        """Return what to send for up to PIECE bytes, with everything else that waits. Valid until the next call of any session."""
+        """Return what to send for up to PIECE bytes, with all pending output. Valid until the next call of any session."""
 
     def output(self) -> memoryview | bytes:
-        """Return what else is to be sent: handshake messages, alerts. Valid until the next call of any session."""
+        """Return pending output: handshake messages, alerts. Valid until the next call of any session."""
 
     def end(self) -> memoryview | bytes:
-        """Return what to send to say that nothing follows."""
+        """Return the close_notify to send."""
 
 
 class _Buffers(threading.local):
-    """What OpenSSL reads into and writes from, shared by the sessions of a thread."""
+    """OpenSSL's input and output buffers, shared by the sessions of a thread."""
 
     def __init__(self) -> None:
         self.plain, self.sealed = memoryview(bytearray(RECORD)), memoryview(bytearray(PIECE + _OVERHEAD))
@@ -82,7 +82,7 @@ _NOTHING = b""
 
 
 class ServerSession:
-    """The server's end. A client certificate is proven to be the client's and otherwise not judged."""
+    """The server's end. It proves that the client holds its certificate's key, and does not judge the certificate."""
 
     __slots__ = ("_buffers", "_connection", "_grown", "_incoming", "_outgoing", "_ssl", "records")
 
@@ -94,7 +94,7 @@ class ServerSession:
         self._ssl, self._incoming, self._outgoing = connection._ssl, connection._into_ssl, connection._from_ssl
         self._buffers = _BUFFERS
         self._grown = False
-        """OpenSSL's buffer of what came is larger than SMALL."""
+        """OpenSSL's input buffer is larger than SMALL."""
         self.records = Records()
 
     @property
@@ -109,7 +109,7 @@ class ServerSession:
         return self._connection.get_protocol_version_name()
 
     def peer_certificates(self, most: int) -> list[bytes]:
-        """Return the first certificates that the client sent (DER), its own first. The client has proven to hold that one's key."""
+        """Return the first certificates that the client sent (DER), its own first. The client has proven that it holds that one's key."""
         leaf = self._connection.get_peer_certificate()
         if leaf is None:
             return []
@@ -141,7 +141,7 @@ class ServerSession:
         raise failure
 
     def eof(self) -> None:
-        pass  # a request says where it ends, and many clients close this way
+        pass  # the length of each request is known, and many clients close this way
 
     def trim(self) -> None:
         if self._grown:
@@ -162,18 +162,18 @@ class ServerSession:
         return sealed
 
     def _encrypt_records(self, data: bytes | bytearray | memoryview, size: int) -> memoryview | bytes:
-        """Encrypt one record at a time. OpenSSL's buffer would copy what it holds each time that it grows."""
+        """Encrypt one record at a time. OpenSSL's buffer would copy its contents each time that it grows."""
         plain, sealed = _ffi.from_buffer(data), self._buffers.sealed
-        pointer, end, room = self._buffers.sealed_pointer, 0, len(sealed)
+        pointer, end, capacity = self._buffers.sealed_pointer, 0, len(sealed)
         for at in range(0, size, RECORD):
             length = min(RECORD, size - at)
             result = _lib.SSL_write(self._ssl, plain + at, length)
             if result != length:
                 raise self._failure(result)
-            if end < room:
-                end += max(0, _lib.BIO_read(self._outgoing, pointer + end, room - end))
+            if end < capacity:
+                end += max(0, _lib.BIO_read(self._outgoing, pointer + end, capacity - end))
         # Many short records, as a client may ask for (RFC 6066 section 4).
-        whole = sealed[:end] if end < room else bytes(sealed) + self.output()
+        whole = sealed[:end] if end < capacity else bytes(sealed) + self.output()
         self._shrink()
         return whole
 
@@ -197,7 +197,7 @@ class ServerSession:
         return self.output()
 
     def _failure(self, result: int) -> ssl.SSLError:
-        """What a call ended with."""
+        """Return the error of a failed call."""
         error = _lib.SSL_get_error(self._ssl, result)
         if error == _lib.SSL_ERROR_WANT_READ:
             return ssl.SSLWantReadError()
@@ -254,6 +254,6 @@ class ClientSession:
     def end(self) -> bytes:
         try:
             self._tls.unwrap()
-        except (ssl.SSLError, ValueError):  # it would wait for the peer to say the same, or that is over
+        except (ssl.SSLError, ValueError):  # it would wait for the peer's close_notify, or the session is over
             pass
         return self._outgoing.read()

@@ -1,15 +1,15 @@
 """The event loop of the process, and how long each of its steps holds it.
 
-A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
-else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment the port is open (before that
-nobody waits: a store is started, certificates are made), with the garbage collections that fall into it; those of other threads are told
-by themselves. TLS (`tls`) is part of them. uvloop's own work between two, for connections without TLS to the store and to other servers,
-is bounded by the size of its buffers and not seen.
+A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs, no
+other client is served. So the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment at which the port is
+open. Before that nobody waits: a store is started, certificates are made. A step includes its garbage collections; those of other
+threads are logged separately. TLS (`tls`) is part of the steps. uvloop's own work between two steps is not seen. It serves connections
+without TLS to the store and to other servers, and the size of its buffers bounds it.
 
-Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
-step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
-In the metric's sum, steps that last less are nothing. A request is several steps, so what each one costs is kept to one function in
-Python; that it is called is arranged in C.
+Reading the CPU clock is a system call, and only steps that last a millisecond are worth two of them. The first read happens at the
+beginning of a step if the last read was more than a millisecond before. So a step's CPU time may be up to a millisecond too high, never
+too low. In the metric's sum, shorter steps count as zero. A request takes several steps, so the cost of each is kept to one function in
+Python, which C code calls.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 0.02
 MESSAGE = "a step of the event loop took long"
-"""What the log says about a step above the budget; tests look for it."""
+"""The log message about a step above the budget; tests look for it."""
 COLLECTION_MESSAGE = "the garbage collector took long"
-"""And about a collection in another thread, for which all steps waited."""
+"""The log message about a collection in another thread, for which all steps waited."""
 NOTICED_SECONDS = 0.001
 SHOWN = 256
 """Characters of a name that are logged."""
@@ -55,7 +55,7 @@ class Run(Protocol):
 
 
 class Meter:
-    """Measures the steps of one thread's event loop, one at a time. `run(callback, *args)` calls, as one step."""
+    """Measures the steps of one thread's event loop, one at a time. `run(callback, *args)` makes a call as one step."""
 
     __slots__ = ("_collected", "_collecting", "_collections", "_cpu", "_seconds", "_thread", "run", "serving")
 
@@ -65,16 +65,16 @@ class Meter:
         self._cpu = self._collected = self._collecting = self._thread = 0
         self.run = self._runner()
         self.serving = False
-        """Whether somebody may be waiting, so that a long step is told."""
+        """Whether clients may be waiting, so that a long step is logged."""
 
     def start(self) -> None:
-        """This thread's loop is the one that is measured from now on."""
+        """Measure this thread's loop from now on."""
         self._thread = threading.get_ident()
         if self.collection not in gc.callbacks:
             gc.callbacks.append(self.collection)
 
     def _runner(self) -> Run:
-        """A closure, because it is entered several times for each request."""
+        """Return `run` as a closure, because it is entered several times for each request."""
         asked, counts, noticed, clock = 0.0, self._seconds.counts, NOTICED_SECONDS, perf_counter
 
         def run(callback: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result:
@@ -102,7 +102,7 @@ class Meter:
             logger.warning(MESSAGE, extra={k: round(v, 4) for k, v in figures.items()} | {"step": described(callback)})
 
     def collection(self, phase: str, info: dict[str, int]) -> None:
-        """The garbage collector's callback, in whichever thread: there is one collection at a time."""
+        """Handle the garbage collector's callback, in any thread: only one collection runs at a time."""
         if phase == "start":
             self._collecting = thread_time_ns()
             return
@@ -117,13 +117,13 @@ class Meter:
 
 
 METER = Meter(metrics.LOOP_STEP_SECONDS.only)
-"""Of this process; there is one event loop in it."""
+"""The meter of this process, which has one event loop."""
 
 
 class Measured(asyncio.AbstractEventLoop):
-    """Has each step measured of the loop that it is mixed into. What a transport calls must be measured by its protocol.
+    """Measures each step of the loop that it is mixed into. A protocol must measure what its transport calls.
 
-    The signatures leave out that arguments fit the callback, which the loop below would only say again.
+    The signatures do not repeat that arguments fit the callback.
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -174,7 +174,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def described(callback: Callable[..., object]) -> str:
-    """Which step that was: of a task its name and where it waits now, else the function."""
+    """Describe a step: a task by its name and where it waits now, anything else by its function."""
     while isinstance(callback, partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)
@@ -186,7 +186,7 @@ def described(callback: Callable[..., object]) -> str:
 
 
 def _waiting(task: asyncio.Task[Any]) -> str:
-    """Down from the outermost coroutine, as far as coroutines go."""
+    """Describe where a task waits, from its outermost coroutine down."""
     places, at = [], cast("object", task.get_coro())
     while inspect.iscoroutine(at):
         code = at.cr_code

@@ -1,8 +1,7 @@
-"""Rewrites what aiohttp's parser refuses in a request line and Go takes: bytes of a target that are not ASCII, methods that it does not
-know.
+"""Rewrite what aiohttp's parser refuses in a request line and Go accepts: non-ASCII bytes of a target, unknown methods.
 
-The target means the same afterwards, and who parsed the head puts the method back. Upstream: golang/go `src/net/url/url.go` (parse
-refuses control characters only), `src/net/http/request.go` (validMethod takes every token).
+The target keeps its meaning, and the caller restores the method after parsing. Upstream: golang/go `src/net/url/url.go` (parse refuses
+control characters only), `src/net/http/request.go` (validMethod takes every token).
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from __future__ import annotations
 import re
 
 PARSED = frozenset({b"GET", b"PUT", b"POST", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS"})
-"""Methods that are left to the parser."""
+"""Methods that the parser may see."""
 CONNECT = b"CONNECT"
-"""To the parser a change of the protocol; a server that is no proxy serves it like any other. Go reads its target as a host and a path,
-unless it begins with a slash."""
+"""The parser takes it for a change of the protocol; a server that is not a proxy serves it like any other. Go reads its target as a
+host and a path, unless it begins with a slash.
+"""
 STAND_IN = b"PURGE"
 """A method that the parser knows and treats like any other."""
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,256}", re.ASCII)
-"""A method. To Go it may have any length."""
+"""A method. Go accepts any length."""
 _ESCAPES = {byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
 
 
@@ -25,7 +25,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 class RequestLine:
-    """How far the first line of a head has come, whatever the pieces in which it arrives. No piece holds the beginning of a second one."""
+    """The progress of a head's first line, whatever pieces it arrives in. No piece holds the beginning of a second head."""
 
     __slots__ = ("_held", "_in_target", "_over", "method", "named")
 
@@ -33,15 +33,17 @@ class RequestLine:
         self.again()
 
     def again(self) -> None:
-        """What comes next is the beginning of a head."""
+        """Expect the beginning of a head next."""
         self._in_target = self._over = self.named = False
         self._held = b""
         self.method = ""
-        """What the parser is not shown; "" for nothing."""
+        """The method that is hidden from the parser; "" for none."""
 
     def parsable(self, data: bytes) -> bytes:
-        """Return what to show the parser of a piece with which a head begins, or goes on while it is not `named`: nothing before the method
-        is complete, and then a method that the parser knows. Empty lines before it are left out."""
+        """Return the bytes to show the parser, for the first piece of a head or the next one while it is not `named`.
+
+        Nothing is shown before the method is complete, and then a method that the parser knows. Empty lines before it are left out.
+        """
         end = data.find(b" ")
         if end > 0 and not self._held and data[:end] in PARSED:
             self.named = True
@@ -63,7 +65,7 @@ class RequestLine:
         return b"%b %b%b" % (STAND_IN, b"" if target[:1] == b"/" else b"http://", target)
 
     def escaped(self, data: bytes) -> bytes:
-        """The next piece of the head, as the parser may see it. A method has no escapes."""
+        """Return the next piece of the head with its target escaped. A method has no escapes."""
         if self._over:
             return data
         start = 0

@@ -1,4 +1,4 @@
-"""TLS on a socket: the handshake, then asyncio's transport. Knows neither what is spoken nor who listens.
+"""TLS on a socket: the handshake, then an asyncio transport. Knows neither the protocol on top nor the listener.
 
     socket ─► 16 KiB ─► records are counted ─► Session ─► protocol.data_received
     write  ─► Session ─► socket, in the same call; what the socket does not take waits in `_unsent` as it was given
@@ -6,10 +6,9 @@
 OpenSSL gets at most 16 KiB at a time, and no socket: it would read for as long as a peer sends records without data. A connection ends
 when a peer sends too many of them (`apiserver.runtime.tls_records`).
 
-asyncio's and uvloop's transports take ciphertext through a queue to the socket, so each slow client has a copy of its own. Here slow
-clients share the plaintext that they are owed. And each step is one of the loop, which is measured (`steps`).
-Upstream of the interface: python/cpython `Lib/asyncio/transports.py`, `sslproto.py`; of the end of a connection: golang/go
-`src/net/http/server.go` closeWriteAndWait.
+asyncio's and uvloop's transports queue ciphertext, so each slow client has a copy of its own. Here slow clients share the plaintext
+that they are owed. Each step is a measured step of the loop (`steps`). Upstream of the interface: python/cpython
+`Lib/asyncio/transports.py`, `sslproto.py`. Upstream of the end of a connection: golang/go `src/net/http/server.go` closeWriteAndWait.
 """
 
 from __future__ import annotations
@@ -29,25 +28,27 @@ from apiserver.serving.sessions import PIECE, ClientSession, ServerSession, Sess
 RECEIVED = 16 << 10
 """Bytes that are read from the socket and decrypted in one go."""
 RECEIPTS = 8
-"""How often that is done in one step, while a quarter of it is data."""
+"""How often that is done in one step, while at least a quarter of it is data."""
 SHAKEN = 4 << 10
 """Bytes that are read in one step of a handshake. 700 records of one byte take 3 ms."""
 PIECES = 8
-"""Written in one step."""
+"""Pieces that are written in one step."""
 HIGH, LOW = 512 << 10, 128 << 10
-"""Unsent bytes from which on a protocol is asked to pause, and with which it may go on."""
+"""Above HIGH unsent bytes a protocol must pause, and at LOW it may go on."""
 FLUSH_SECONDS = 30.0
-"""How long the peer of a connection that ends may take for what it has not been sent."""
+"""How long the peer of a closing connection may take to read what is still unsent."""
 LINGER_SECONDS = 2.0
-"""How long a client may take to close its end. If it still sends when ours is closed, what it has not read yet is lost to it."""
+"""How long a client may take to close its end. A client that still sends when ours closes loses what it has not read."""
 
 
 _NOTHING = memoryview(b"")
 
 
 async def accept(sock: socket.socket, context: SSL.Context, protocol: Callable[[], asyncio.Protocol]) -> None:
-    """Shake hands on a socket that does not block, and connect a new protocol to it. Raises OSError (of it ssl.SSLError) when that
-    fails; the socket is closed then."""
+    """Shake hands on a non-blocking socket, and connect a new protocol to it.
+
+    On failure it closes the socket and raises OSError (its subclass ssl.SSLError among them).
+    """
     try:
         session = ServerSession(context, sock)
         rest = await _shake_hands(sock, session)
@@ -60,8 +61,7 @@ async def accept(sock: socket.socket, context: SSL.Context, protocol: Callable[[
 async def connect(
     sock: socket.socket, context: ssl.SSLContext, protocol: asyncio.BaseProtocol, *, name: str | None, made: bool = True
 ) -> Transport:
-    """Shake hands as the client of a server with this name, and connect the protocol, which is told of it when `made`. Otherwise as
-    `accept`."""
+    """Shake hands as the client of the server `name`, and connect the protocol. `made`: call its `connection_made`. Fails like `accept`."""
     try:
         session = ClientSession(context, name)
         rest = await _shake_hands(sock, session)
@@ -74,7 +74,7 @@ async def connect(
 
 
 async def _shake_hands(sock: socket.socket, session: Session) -> bytes:
-    """Return what came after the handshake and was not looked at."""
+    """Shake hands. Return the bytes after the handshake, not yet examined."""
     data, at = b"", 0
     while True:
         try:
@@ -87,7 +87,7 @@ async def _shake_hands(sock: socket.socket, session: Session) -> bytes:
             raise
         await _send_all(sock, session.output())
         if at == len(data):
-            if len(data) == SHAKEN:  # more may be there already, and others have their turn first
+            if len(data) == SHAKEN:  # more may be there already, but others get their turn first
                 await asyncio.sleep(0)
             data, at = await _received(sock), 0
         end = session.records.take(data, at)
@@ -95,7 +95,7 @@ async def _shake_hands(sock: socket.socket, session: Session) -> bytes:
         at = end
     try:
         await _send_all(sock, session.output())
-    except ConnectionError:  # a client may say all it has to say and leave: reading tells
+    except ConnectionError:  # a client may send everything and leave: reading shows that
         pass
     return data[at:]
 
@@ -124,7 +124,7 @@ async def _send_all(sock: socket.socket, data: bytes | memoryview) -> None:
 
 
 def _try_to_send(sock: socket.socket, session: Session) -> None:
-    """Send the alert that says what is wrong. Whether the peer learns it is all the same."""
+    """Send the alert that explains the failure. It does not matter whether the peer gets it."""
     try:
         sock.send(session.output())
     except OSError:
@@ -132,7 +132,7 @@ def _try_to_send(sock: socket.socket, session: Session) -> None:
 
 
 async def readable(sock: socket.socket) -> None:
-    """Returns when there is something to be read, the end of the stream among it."""
+    """Wait until the socket is readable, or at the end of its stream."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(sock, _wake, ready)
@@ -160,8 +160,8 @@ def _wake(future: asyncio.Future[None]) -> None:
 class Transport(asyncio.Transport):
     """A connection after its handshake.
 
-    `_reading`: the protocol takes more. `_waiting`: the socket is asked to say when it does. `_closing`: nothing more is written, and
-    what was is still being sent until it is `_over`, or the `_timer` ends it. `lingers`: at the end the peer gets time to close first.
+    `_reading`: the protocol takes more. `_waiting`: the loop watches the socket for space to write. `_closing`: no more is written, and
+    unsent data is still being sent until `_over`, or until `_timer` fires. `lingers`: at the end the peer gets time to close first.
     """
 
     __slots__ = (
@@ -179,31 +179,33 @@ class Transport(asyncio.Transport):
         self._lingers = lingers
         self.set_protocol(protocol)
         self._rest = b""
-        """What came with the end of the handshake and was not decrypted yet."""
+        """Bytes that came with the end of the handshake and were not decrypted yet."""
         self._unsent: deque[bytes | bytearray | memoryview] = deque()
         self._unsent_size = 0
         self._sealed = _NOTHING
-        """Encrypted and not taken by the socket yet. While there is some, nothing else is encrypted."""
+        """Encrypted bytes that the socket has not taken yet. Nothing else is encrypted meanwhile."""
         self._paused = False
-        """The protocol was told to write no more for now."""
+        """The protocol was asked to pause writing."""
         self._reading = self._waiting = self._closing = self._over = self._said_end = False
         self._stalled = False
-        """The peer has not taken what answers its records, and nothing is read before it does."""
+        """The peer has not taken the answers to its records, and nothing is read before it does."""
         self._asked = False
-        """OpenSSL may have something to say to what was read. It has nothing to say to a record of data."""
+        """OpenSSL may have output for what was read. It has none for a record of data."""
         self._ended = False
         """The peer has sent its last byte."""
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, rest: bytes = b"", *, made: bool = True) -> None:
-        """`rest`: what came after the handshake. `made`: the protocol is told."""
+        """Start reading. `rest`: bytes after the handshake. `made`: call the protocol's `connection_made`."""
         self._rest = rest
         if made:
             self._protocol.connection_made(self)
         self.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As asyncio's transports: `socket`, `peername`, `sockname`, `sslcontext`, and as `ssl_object` who is there."""
+        """Return the same values as asyncio's transports: `socket`, `peername`, `sockname`, `sslcontext`, `ssl_object` (the session's
+        info).
+        """
         try:
             match name:
                 case "socket":
@@ -216,7 +218,7 @@ class Transport(asyncio.Transport):
                     return self._sock.getpeername()
                 case "sockname":
                     return self._sock.getsockname()
-        except OSError:  # the peer is gone
+        except OSError:  # the peer has disconnected
             pass
         return default
 
@@ -248,9 +250,9 @@ class Transport(asyncio.Transport):
                 self._loop.call_soon(self._readable)
 
     def _readable(self) -> None:
-        """Hand on together what came in some records.
+        """Pass on the data of several records together.
 
-        Data that is left makes the socket readable again. A reset does not: libuv reports it once, perhaps together with data.
+        Unread data makes the socket readable again. A reset does not: libuv reports it once, perhaps together with data.
         """
         if not self._reading or self._stalled:
             return
@@ -295,12 +297,12 @@ class Transport(asyncio.Transport):
             self._loop.call_soon(self._readable)
 
     def _check_reset(self) -> None:
-        """Raise OSError if the peer has reset the connection. This is quicker than to read once more."""
+        """Raise OSError if the peer has reset the connection. This is quicker than another read."""
         if error := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(error, os.strerror(error))
 
     def _decrypt(self, received: bytes, parts: list[bytes]) -> bool:
-        """Return whether the peer said that nothing follows. Raises ssl.SSLError."""
+        """Decrypt received bytes into `parts`. Return whether the peer sent close_notify. Raises ssl.SSLError."""
         session, records, at, size = self._session, self._session.records, 0, len(received)
         while at < size:
             start, at, found = at, records.take(received, at), False
@@ -309,7 +311,7 @@ class Transport(asyncio.Transport):
                 while part := session.read():
                     parts.append(part)
                     found = True
-                    if records.single:  # so there is no more to be read
+                    if records.single:  # so it has no more data
                         break
                 else:
                     self._asked = True
@@ -325,8 +327,10 @@ class Transport(asyncio.Transport):
         return False
 
     def _answer(self) -> None:
-        """Send what OpenSSL has to say to what was read: new keys, an alert. Until the peer takes it, nothing more is read: there would be
-        more to say. Raises OSError."""
+        """Send OpenSSL's output for what was read: new keys, an alert. Raises OSError.
+
+        Nothing more is read until the peer takes it, because each read may add output.
+        """
         self._asked = False
         output = self._session.output()
         if not output or self._over:
@@ -349,7 +353,7 @@ class Transport(asyncio.Transport):
             self._break(e)
 
     def _end_of_stream(self) -> None:
-        """Who has asked already and does not listen any more gets no answer, as from Go's server."""
+        """Close the connection. A client that closes its write side gets no answer to a request in progress, as from Go's server."""
         self.pause_reading()
         self._ended = True
         if not self._closing:
@@ -359,7 +363,7 @@ class Transport(asyncio.Transport):
     # Writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends it, or keeps it until the client takes more. To one that is gone nothing is sent."""
+        """Send data, or keep it until the client takes more. Does nothing on a closing connection."""
         if self._closing or not data:
             return
         if len(data) > PIECE:
@@ -381,20 +385,20 @@ class Transport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Put together: what each record and its system call cost is more than a copy."""
+        """Join the parts: a record and its system call cost more than a copy."""
         self.write(b"".join(list_of_data))
 
     def _send(self, sealed: bytes | memoryview) -> None:
-        """What the socket does not take waits. Raises OSError."""
+        """Send encrypted bytes; keep what the socket does not take. Raises OSError."""
         try:
             sent = self._sock.send(sealed)
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent < len(sealed):
             self._sealed = memoryview(bytes(sealed[sent:]))
-            self._await_room()
+            self._await_writable()
 
-    def _await_room(self) -> None:
+    def _await_writable(self) -> None:
         if not self._waiting:
             self._waiting = True
             self._loop.add_writer(self._sock, self._writable)
@@ -436,13 +440,13 @@ class Transport(asyncio.Transport):
     def can_write_eof(self) -> bool:
         return False
 
-    # The end
+    # Closing
 
     def is_closing(self) -> bool:
         return self._closing
 
     def close(self) -> None:
-        """What was written is sent, then that it was all."""
+        """Send what was written, then close_notify."""
         if self._closing:
             return
         self.pause_reading()
@@ -470,7 +474,7 @@ class Transport(asyncio.Transport):
         self._loop.add_reader(self._sock, self._drop)
 
     def _drop(self) -> None:
-        """What comes now nobody is told."""
+        """Discard what still comes."""
         try:
             if not self._sock.recv(PIECE):
                 self._break(None)
@@ -480,11 +484,11 @@ class Transport(asyncio.Transport):
             self._break(None)
 
     def abort(self) -> None:
-        """At once, whatever is left to be sent."""
+        """Close at once and discard unsent data."""
         self._break(None)
 
     def _break(self, error: Exception | None) -> None:
-        """Nothing more can be done for this connection. Its protocol is told in a step of its own."""
+        """End the connection at once. Its protocol learns that in a step of its own."""
         if self._over:
             return
         self._over = self._closing = True

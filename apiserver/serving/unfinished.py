@@ -1,7 +1,7 @@
-"""Heads of requests that are not complete: how much memory they may take in all connections together.
+"""Limit the memory of incomplete request heads over all connections together.
 
-One connection may hold a head of a mebibyte for half a minute, and connections cost strangers little. So when the heads take too much, the
-connection goes whose head began first. Those of clients that mean well are complete within milliseconds.
+One connection may hold a head of a mebibyte for half a minute, and connections cost an attacker little. When the heads take too much
+memory, the connection with the oldest head is closed. Heads of well-behaved clients are complete within milliseconds.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import Protocol
 
 BUDGET_BYTES = 64 << 20
-"""The most that such heads take, once in connections that presented no certificate and once in those that did."""
+"""The byte budget of such heads: once for connections without a certificate, and once for those with one."""
 LINE_BYTES = 384
-"""What a header line takes beside its text, and text is held twice (measured: 380 for lines of ten bytes)."""
+"""Bytes that a header line takes beside its text, and text is held twice (measured: 380 for lines of ten bytes)."""
 
 
 class Connection(Protocol):
     def give_up(self) -> None:
-        """Ends at once, and frees what it holds."""
+        """End at once, and free the held memory."""
 
 
 class Unfinished:
-    """What is held, by connection, in the order in which the heads began."""
+    """Estimated memory by connection, in the order in which the heads began."""
 
     def __init__(self, most: int = BUDGET_BYTES) -> None:
         self._most = most
@@ -29,11 +29,11 @@ class Unfinished:
 
     @property
     def size(self) -> int:
-        """Bytes of memory, as estimated."""
+        """Estimated bytes of memory."""
         return self._size
 
     def grow(self, connection: Connection, data: bytes) -> None:
-        """Another piece of a head has come. The oldest connections are given up until the rest fits."""
+        """Count another piece of a head. Closes the oldest connections until the rest fits."""
         size = 2 * len(data) + LINE_BYTES * data.count(b"\n")
         self._held[connection] = self._held.get(connection, 0) + size
         self._size += size
@@ -43,5 +43,5 @@ class Unfinished:
             oldest.give_up()
 
     def drop(self, connection: Connection) -> None:
-        """Its head is complete, or it has ended."""
+        """Forget a connection whose head is complete, or that has ended."""
         self._size -= self._held.pop(connection, 0)

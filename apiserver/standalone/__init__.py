@@ -1,4 +1,4 @@
-"""What a cluster has beside its API servers, for servers without a cluster: namespaces, reviews of access, and the collection of garbage.
+"""Stand in for what a cluster has beside its API servers: namespaces, reviews of access, garbage collection.
 
-`sluice dev` and `sluice serve --standalone` compose it; behind a kube-apiserver none of it runs.
+`sluice dev` and `sluice serve --standalone` compose this package; none of it runs behind a kube-apiserver.
 """

@@ -1,4 +1,4 @@
-"""What reviews are answered: who the user is, and what the authorizer of this server lets users do.
+"""Answer reviews: the identity of a user, and what this server's authorizer allows users to do.
 
 Upstream: kubernetes/kubernetes `pkg/registry/authorization/{subjectaccessreview,selfsubjectaccessreview,localsubjectaccessreview,
 selfsubjectrulesreview}/rest.go`, `pkg/registry/authentication/selfsubjectreview/rest.go`,
@@ -33,7 +33,7 @@ _ELSEWHERE = "must match metadata.namespace"
 
 
 async def create(services: Services, call: Call) -> Any:
-    """POST of a review: 201 with its answer."""
+    """Answer the POST of a review with 201."""
     resource = call.resource
     answer = rendering.negotiate(services, call)
     review, wanted, size = await sent(services, call)
@@ -131,7 +131,7 @@ def _subject(spec: Mapping[str, Any]) -> User:
 
 
 def _info(spec: Mapping[str, Any]) -> RequestInfo:
-    """The request that is asked about, as authorization sees it."""
+    """Return the request that the review describes, as authorization sees it."""
     asked = spec.get("resourceAttributes")
     if asked is None:
         path = spec["nonResourceAttributes"]

@@ -1,9 +1,9 @@
-"""The garbage collector: what becomes of dependents when their owner is deleted, and of objects whose owners do not exist.
+"""The garbage collector: handles the dependents of deleted owners, and objects whose owners do not exist.
 
-Each object is looked at by itself, in its newest state, so a restart goes on where the process before it ended: all that is there is looked
-at again. Writes are those of a user of its own, through admission like everybody's. Only owners of kinds that are served here can be looked
-up; an object with any other owner is left alone.
-Upstream: kubernetes/kubernetes `pkg/controller/garbagecollector/{garbagecollector,operations,patch}.go`.
+Each object is checked by itself, in its newest state. So a restart continues where the last process ended: it checks every object
+again. A user of its own makes the writes, through admission like every client. Only owners of kinds that are served here can be looked
+up; objects with other owners are left alone. Upstream: kubernetes/kubernetes
+`pkg/controller/garbagecollector/{garbagecollector,operations,patch}.go`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry
 
 WORKERS = 20
-"""Objects that are looked at together; as upstream's `--concurrent-gc-syncs`."""
+"""Objects that are checked concurrently; as upstream's `--concurrent-gc-syncs`."""
 AT_ONCE = 256
-"""Owners of one object that are looked up before others have their turn: an object may have thousands."""
+"""Owners of one object that are looked up in one step: an object may have thousands."""
 
 
 class Verdict(Enum):
-    """What an owner reference leads to: an owner, none, or one that waits for its dependents."""
+    """The state of an owner: it exists, does not exist, or waits for its dependents."""
 
     SOLID = "solid"
     DANGLING = "dangling"
@@ -39,11 +39,11 @@ class Verdict(Enum):
 
 
 Verdicts = Mapping[str, Verdict]
-"""By the uid of the owner. Of several references with one uid, the one that leads somewhere counts."""
+"""By the uid of the owner. If several references have one uid, an existing owner counts."""
 
 
 class Collector:
-    """A listener of all stores. `caught_up` returns when it was told everything that was acknowledged before."""
+    """Listens to all stores. `caught_up` returns when this listener has seen everything that was acknowledged before."""
 
     def __init__(
         self, kinds: Kinds, stores: Mapping[str, Store], writes: Writes, *, caught_up: Callable[[], Awaitable[None]]
@@ -54,26 +54,26 @@ class Collector:
         self._caught_up = caught_up
         self._resources = {kind.storage_name: kind for kind in kinds.stored}
         self._graph = Graph()
-        self._untold: dict[str, dict[Id, None]] = {}
-        """What was known of a resource that is told from the beginning, and was not told again yet."""
+        self._unlisted: dict[str, dict[Id, None]] = {}
+        """Known objects of a resource that is being listed again, and that have not been listed yet."""
         self._queue: Queue[Id] = Queue(self._look, name="garbage collector", workers=WORKERS)
 
     @property
     def pending(self) -> int:
-        """How many objects are to be looked at."""
+        """The number of objects that wait for a check."""
         return len(self._queue)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Collect until cancelled."""
         await self._queue.run()
 
-    # What is told
+    # Listener
 
     def begun(self, resource: str) -> None:
-        self._untold[resource] = dict.fromkeys(self._graph.known(resource))
+        self._unlisted[resource] = dict.fromkeys(self._graph.known(resource))
 
-    def told(self, resource: str) -> None:
-        for at in self._untold.pop(resource, ()):
+    def listed(self, resource: str) -> None:
+        for at in self._unlisted.pop(resource, ()):
             self._add(self._graph.remove(at, self._graph.uid(at)))
         # An owner may be among what was removed unseen.
         self._add(self._graph)
@@ -81,8 +81,8 @@ class Collector:
     def seen(self, resource: str, entry: Entry) -> None:
         if entry.readable:
             at = Id(resource, entry.key)
-            if self._untold:
-                self._untold.get(resource, {}).pop(at, None)
+            if self._unlisted:
+                self._unlisted.get(resource, {}).pop(at, None)
             # Most objects have no owners, and never had any.
             if at in self._graph or graph.counts(entry):
                 self._add(self._graph.put(at, graph.facts(entry)))
@@ -97,7 +97,7 @@ class Collector:
     # One object
 
     async def _look(self, at: Id) -> None:
-        """Does for the object what has to be done now. Raises StatusError and StorageError, and is called again then."""
+        """Do what the object needs now. Raises StatusError and StorageError; the queue then calls it again."""
         entry = self._stores[at.resource].view().get(at.key)
         if entry is None or not entry.readable:
             return
@@ -111,7 +111,7 @@ class Collector:
             await self._judge(at, entry, facts)
 
     async def _orphan(self, at: Id, facts: Facts) -> None:
-        """Takes the object out of its dependents, then lets it go."""
+        """Remove the owner from its dependents, then release the object."""
         await self._caught_up()
         dependents = tuple(self._graph.dependents(facts.uid))
         for start in range(0, len(dependents), WORKERS):
@@ -120,7 +120,7 @@ class Collector:
         await self._release(at, facts.uid, graph.ORPHAN)
 
     async def _finish(self, at: Id, facts: Facts) -> None:
-        """Lets an object go whose dependents are deleted, as far as it must wait for them."""
+        """Release an object once the dependents that it must wait for are deleted."""
         if self._graph.blocked(facts.uid):
             return
         await self._caught_up()
@@ -128,7 +128,7 @@ class Collector:
             await self._release(at, facts.uid, graph.FOREGROUND)
 
     async def _judge(self, at: Id, entry: Entry, facts: Facts) -> None:
-        """Deletes a dependent that has no owner, and takes owners out of it that do not exist while it has another."""
+        """Delete a dependent without an owner. If it has another owner, remove the references to missing ones."""
         verdicts = await self._verdicts(at, facts)
         if verdicts is None or set(verdicts.values()) == {Verdict.SOLID}:
             return
@@ -155,7 +155,7 @@ class Collector:
         await self._delete(at, entry, facts, policy)
 
     async def _verdicts(self, at: Id, facts: Facts) -> Verdicts | None:
-        """None when an owner cannot be looked up here."""
+        """Return the verdict on each owner; None if one cannot be looked up here."""
         found: dict[str, Verdict] = {}
         for place, owner in enumerate(facts.owners):
             if place % AT_ONCE == AT_ONCE - 1:
@@ -185,7 +185,7 @@ class Collector:
     # Writes
 
     async def _delete(self, at: Id, entry: Entry, facts: Facts, policy: str) -> None:
-        """Deletes the object as it was judged. A change of something else than its owners does not save it."""
+        """Delete the object as it was judged. A change of something else than its owners does not save it."""
         options = DeleteOptions(
             uid=facts.uid, resource_version=str(entry.revision), preconditions=True, propagation_policy=policy
         )
@@ -216,7 +216,7 @@ class Collector:
         await self._change(at, uid, change)
 
     async def _change(self, at: Id, uid: str, change: Callable[[Object], None]) -> None:
-        """Changes the metadata of an object, of the one with this uid if that is given. One that is gone needs no change."""
+        """Change the metadata of an object; with `uid`, only of the object with this uid. A missing object is no error."""
 
         def changed(obj: Object) -> None:
             if not uid or obj["metadata"]["uid"] == uid:
@@ -244,13 +244,13 @@ def _set(metadata: Object, name: str, values: list[object]) -> None:
 
 
 def _parts(at: Id) -> tuple[str, str]:
-    """Namespace and name."""
+    """Return namespace and name."""
     namespace, _, name = at.key.rpartition("/")
     return namespace, name
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Waits for all, then raises the first failure."""
+    """Wait for all, then raise the first failure."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

@@ -21,12 +21,12 @@ from apiserver.watchcache.entry import Entry
 RESOURCES = (namespace.RESOURCE, *reviews.RESOURCES)
 """The kinds that a stand-alone server has beside those that it is for."""
 SERVER, MANAGER = User("system:apiserver", groups=(MASTERS,)), "kube-apiserver"
-"""As whom namespaces are made, as by kube-apiserver itself."""
+"""The user and field manager that create namespaces, as in kube-apiserver itself."""
 CONTROLLERS_MANAGER = "kube-controller-manager"
 
 
 class Control:
-    """The namespaces, the collector and what follows the stores for them. `start` comes before anything else is used."""
+    """The namespaces, the collector and the followers of the stores. Call `start` before anything else."""
 
     def __init__(self, kinds: Kinds, stores: Mapping[str, Store]) -> None:
         self._kinds = kinds
@@ -52,12 +52,12 @@ class Control:
         self._listeners = (self._provisioner, self.collector, self._emptier)
 
     async def prepare(self) -> None:
-        """Returns when the namespaces are there that every server has. Raises StatusError, StorageError."""
+        """Create the namespaces that every server has. Raises StatusError, StorageError."""
         for name in SYSTEM:
             await self._create(name)
 
     async def run(self, after: Callable[[], Awaitable[None]]) -> None:
-        """Until it is cancelled, from when `after` has returned."""
+        """Wait for `after`, then work until cancelled."""
         await after()
         runs = [follower.run for follower in self._followers]
         runs += [self._provisioner.run, self.collector.run, self._emptier.run]
@@ -69,10 +69,10 @@ class Control:
         await self._provisioner.create(name)
 
     async def caught_up(self) -> None:
-        """Returns when the controllers were told everything that was acknowledged before."""
+        """Wait until the controllers have seen everything that was acknowledged before."""
         await asyncio.gather(*(follower.caught_up() for follower in self._followers))
 
-    # A listener that tells the others
+    # A listener that calls the others
 
     def begun(self, resource: str) -> None:
         for listener in self._listeners:
@@ -86,13 +86,13 @@ class Control:
         for listener in self._listeners:
             listener.removed(resource, entry)
 
-    def told(self, resource: str) -> None:
+    def listed(self, resource: str) -> None:
         for listener in self._listeners:
-            listener.told(resource)
+            listener.listed(resource)
 
 
 def serves_namespaces(kinds: Kinds) -> bool:
-    """Whether namespaces are objects of this server, because no cluster has them."""
+    """Return whether namespaces are objects of this server, because it has no cluster."""
     return kinds.at("", namespace.RESOURCE.version, namespace.RESOURCE.plural) is not None
 
 

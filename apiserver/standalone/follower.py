@@ -1,7 +1,7 @@
-"""Follows the memory of the stores: every object that is there, then every change, in order and without loss.
+"""Follow the memory of the stores: every existing object, then every change, in order and without loss.
 
-A follower is a watcher of the hub. What the pump offers goes to the listener at once; before that it pulls from the ring at its own pace.
-It holds nothing itself. When the ring has gone on without it, it begins again with every object.
+A follower is a watcher of the hub. Events that the pump offers go to the listener at once; until then it pulls from the ring at its own
+pace. It holds nothing itself. When the ring has moved past it, it begins again with every object.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.scope import Scope
 
 SLICE_SECONDS = 0.002
-"""How long objects are handed over before others have their turn."""
+"""How long objects are reported before other tasks get their turn."""
 PAUSE_SECONDS = 0.05
 """Between attempts while memory is being filled."""
 STEP_SECONDS = 0.001
-"""Between two looks whether something that memory has was told."""
+"""Between two checks whether the listener has seen a revision."""
 
 
 class Listener(Protocol):
-    """Told of one resource's objects; must return at once."""
+    """Receives the objects of one resource. Methods must return at once."""
 
     def seen(self, resource: str, entry: Entry) -> None:
-        """The object is there, or has changed to this."""
+        """Take an existing, new or changed object."""
 
     def removed(self, resource: str, entry: Entry) -> None:
-        """The object was this when it was removed."""
+        """Take the last state of a removed object."""
 
     def begun(self, resource: str) -> None:
-        """All that is there is told from the beginning: what is not told again was removed."""
+        """Expect all existing objects from the beginning: objects that are not reported again were removed."""
 
-    def told(self, resource: str) -> None:
-        """Everything that was there has been told."""
+    def listed(self, resource: str) -> None:
+        """Note that all existing objects were reported."""
 
 
 class Follower:
@@ -49,16 +49,16 @@ class Follower:
         self._store = store
         self._listener = listener
         self._watcher: Watcher | None = None
-        self._told = Revision(-1)
-        """Where the listener is while it is being told something."""
+        self._reported = Revision(-1)
+        """The listener's position while objects are being reported to it."""
 
     @property
     def position(self) -> Revision:
-        """Everything up to here was told."""
-        return self._told if self._watcher is None else self._watcher.position
+        """The revision up to which everything was reported."""
+        return self._reported if self._watcher is None else self._watcher.position
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Follow until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -68,7 +68,7 @@ class Follower:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def caught_up(self) -> None:
-        """Returns when everything that was acknowledged before this call was told. Raises StorageError when the store cannot be asked."""
+        """Wait until everything that was acknowledged before this call was reported. Raises StorageError."""
         revision = await self._store.barrier()
         while self.position < revision:  # noqa: ASYNC110 - memory has it by now: it is a few steps of the loop away
             await asyncio.sleep(STEP_SECONDS)
@@ -76,24 +76,24 @@ class Follower:
     async def _follow(self) -> None:
         name, listener = self._store.resource, self._listener
         view = self._store.view()
-        watcher = self._store.watch(after=view.revision, scope=Scope(), sink=_Telling(listener, name))
+        watcher = self._store.watch(after=view.revision, scope=Scope(), sink=_ListenerSink(listener, name))
         try:
-            self._told = Revision(-1)
+            self._reported = Revision(-1)
             listener.begun(name)
             began = perf_counter()
             for entry in view.scan(""):
                 await graph.prepare(entry)
                 listener.seen(name, entry)
                 began = await _yielded(began)
-            listener.told(name)
+            listener.listed(name)
             while True:
-                self._watcher, self._told = None, watcher.position
+                self._watcher, self._reported = None, watcher.position
                 while events := watcher.pull():
                     for event in events:
                         await graph.prepare(event.entry)
-                        _tell(listener, name, event)
+                        _report(listener, name, event)
                         began = await _yielded(began)
-                    self._told = watcher.position
+                    self._reported = watcher.position
                 self._watcher = watcher
                 if not watcher.join():
                     await asyncio.sleep(0)
@@ -101,11 +101,11 @@ class Follower:
                     await asyncio.sleep(PAUSE_SECONDS)
                     return
         finally:
-            self._told, self._watcher = watcher.position if self._watcher else self._told, None
+            self._reported, self._watcher = watcher.position if self._watcher else self._reported, None
             watcher.close()
 
 
-class _Telling:
+class _ListenerSink:
     """The sink of a watcher whose client is a listener."""
 
     def __init__(self, listener: Listener, resource: str) -> None:
@@ -114,15 +114,15 @@ class _Telling:
 
     def event(self, event: Event) -> bool:
         if len(event.entry.body) > graph.LARGE:
-            return False  # pulled in a step of its own: the one that brought it has looked through it already
-        _tell(self._listener, self._resource, event)
+            return False  # pulled in a step of its own: the step that brought it has read through it already
+        _report(self._listener, self._resource, event)
         return True
 
     def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
 
-def _tell(listener: Listener, name: str, event: Event) -> None:
+def _report(listener: Listener, name: str, event: Event) -> None:
     if event.type is EventType.DELETED:
         listener.removed(name, event.entry)
     else:
@@ -130,7 +130,7 @@ def _tell(listener: Listener, name: str, event: Event) -> None:
 
 
 async def _yielded(began: float) -> float:
-    """Gives way to others when it is time; since when it has not."""
+    """Let other tasks run if this step has lasted long enough. Return when the present step began."""
     if perf_counter() - began <= SLICE_SECONDS:
         return began
     await asyncio.sleep(0)

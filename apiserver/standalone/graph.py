@@ -1,8 +1,8 @@
-"""Who owns whom: the part of all objects that decides about the collection of garbage.
+"""Owners and their dependents: the part of all objects that decides about garbage collection.
 
-Objects are told in any order. Each change says which objects have to be looked at because of it; what is to be done is found out then, from
-their newest state. Only objects with owners, or whose deletion waits for the collector, take memory here.
-Upstream: kubernetes/kubernetes `pkg/controller/garbagecollector/{graph,graph_builder}.go`.
+Objects come in any order. Each change returns the objects that must be checked because of it; the check then reads their newest state.
+Only objects with owners, or whose deletion waits for the collector, take memory here. Upstream: kubernetes/kubernetes
+`pkg/controller/garbagecollector/{graph,graph_builder}.go`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apiserver.runtime.workers import Workers
 from apiserver.watchcache.entry import Entry, Key
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-"""The finalizers that stand for what is to become of dependents."""
+"""The finalizers that select what happens to dependents."""
 
 
 class Id(NamedTuple):
@@ -39,7 +39,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Facts(NamedTuple):
-    """What of an object counts here. `orphaning` and `foreground` are about its finalizers, whether it is being deleted or not."""
+    """The relevant facts of an object. `orphaning` and `foreground` are about its finalizers, whether it is being deleted or not."""
 
     uid: str
     owners: tuple[Owner, ...] = ()
@@ -66,22 +66,22 @@ class _Object(msgspec.Struct):
 
 _decode = surrogates.skipped(msgspec.json.Decoder(_Object).decode)
 _OWNED, _DELETED = b'"ownerReferences":[', b'"deletionTimestamp":"'
-"""One of these stands in every stored object of which more than the uid counts."""
+"""Every stored object with more facts than its uid contains one of these."""
 
 
 LARGE = 64 << 10
-"""Bytes of an object that is read in a thread: 20,000 owners take 15 ms."""
+"""Objects with longer bodies are read in a thread: 20,000 owners take 15 ms."""
 _READING = Workers("owners", threads=1, waiting=0)
 
 
 async def prepare(entry: Entry) -> None:
-    """Read a large object in a thread, so that `facts` has it at hand."""
+    """Read a large object in a thread, so that `facts` has it cached."""
     if len(entry.body) > LARGE:
         await _READING.run_patiently(_of_large, entry)
 
 
 def facts(entry: Entry) -> Facts:
-    """Those of a stored object. For a large one, `prepare` comes first."""
+    """Return the facts of a stored object. Call `prepare` first for a large one."""
     return _of_large(entry) if len(entry.body) > LARGE else _read(entry)
 
 
@@ -91,7 +91,7 @@ def _of_large(entry: Entry) -> Facts:
 
 
 def counts(entry: Entry) -> bool:
-    """Whether more of the object counts than its uid. False is certain."""
+    """Return whether the object may have more facts than its uid. False is certain."""
     return _OWNED in entry.body or _DELETED in entry.body
 
 
@@ -116,7 +116,7 @@ class Graph:
         self._known: dict[Id, Facts] = {}
         self._dependents: dict[str, dict[Id, None]] = {}
         self._blocking: dict[str, dict[Id, None]] = {}
-        """Those dependents that their owner must wait for."""
+        """Dependents that their owner must wait for."""
         self._waiting: dict[str, Id] = {}
         """Objects that wait for their dependents, by uid."""
 
@@ -127,33 +127,33 @@ class Graph:
         return at in self._known
 
     def __iter__(self) -> Iterator[Id]:
-        """Every object that takes memory here."""
+        """Iterate over every object that takes memory here."""
         return iter(self._known)
 
     def dependents(self, uid: str) -> Collection[Id]:
-        """Of the object with this uid."""
+        """Return the dependents of the object with this uid."""
         return self._dependents.get(uid, {}).keys()
 
     def blocked(self, uid: str) -> bool:
-        """Whether a dependent must go before its owner does."""
+        """Return whether a dependent must be deleted before its owner."""
         return uid in self._blocking
 
     def waits(self, at: Id) -> bool:
-        """Whether that object waits for its dependents."""
+        """Return whether that object waits for its dependents."""
         known = self._known.get(at)
         return known is not None and known.waiting
 
     def uid(self, at: Id) -> str:
-        """Of an object that takes memory here, "" of any other."""
+        """Return the uid of an object that takes memory here, "" for any other."""
         known = self._known.get(at)
         return known.uid if known is not None else ""
 
     def known(self, resource: str) -> list[Id]:
-        """Those of a resource that take memory here."""
+        """Return the objects of a resource that take memory here."""
         return [at for at in self._known if at.resource == resource]
 
     def put(self, at: Id, now: Facts) -> Iterator[Id]:
-        """The object is there, or has changed. What has to be looked at."""
+        """Take a new or changed object. Yield the objects to check."""
         before = self._known.get(at)
         if before is not None and before.uid != now.uid:
             yield from self.remove(at, before.uid)
@@ -177,7 +177,7 @@ class Graph:
             yield at
 
     def remove(self, at: Id, uid: str) -> Iterator[Id]:
-        """The object with this uid is gone. What has to be looked at."""
+        """Forget the removed object with this uid. Yield the objects to check."""
         before = self._known.pop(at, None)
         self._waiting.pop(uid, None)
         yield from tuple(self.dependents(uid))
@@ -185,7 +185,7 @@ class Graph:
             yield from self._moved(at, before.owners, ())
 
     def _moved(self, at: Id, before: tuple[Owner, ...], now: tuple[Owner, ...]) -> Iterator[Id]:
-        """Owners that wait, and for which this dependent may have been the last."""
+        """Update the edges. Yield waiting owners for which this dependent may have been the last."""
         old, new = _edges(before), _edges(now)
         for uid, blocks in old.items():
             if uid not in new:
@@ -203,7 +203,7 @@ class Graph:
 
 
 def _edges(owners: tuple[Owner, ...]) -> dict[str, bool]:
-    """The uids of owners, and whether they must wait for the dependent."""
+    """Return the uids of owners, and whether they must wait for the dependent."""
     found: dict[str, bool] = {}
     for owner in owners:
         found[owner.uid] = found.get(owner.uid, False) or bool(owner.block_owner_deletion)

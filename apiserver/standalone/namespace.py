@@ -86,7 +86,7 @@ NAMESPACE = Struct(
 
 
 def _prepare(_: Context, new: Object, old: Object | None) -> None:
-    """Every namespace has the label of its name. A new one is active, and is emptied before it is removed."""
+    """Label every namespace with its name. Make a new one active, to be emptied before it is removed."""
     metadata = new["metadata"]
     metadata["labels"] = {**(metadata.get("labels") or {}), NAME_LABEL: metadata["name"]}
     if old is None:

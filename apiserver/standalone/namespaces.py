@@ -1,4 +1,4 @@
-"""The namespaces of a stand-alone server: objects of the kind Namespace, which whoever creates something in a namespace makes by that.
+"""The namespaces of a stand-alone server: objects of the kind Namespace, created with the first object in them.
 
 Upstream: kubernetes/kubernetes `plugin/pkg/admission/namespace/autoprovision/admission.go`,
 `pkg/controlplane/controller/systemnamespaces/system_namespaces_controller.go`, `pkg/controller/namespace/`.
@@ -32,32 +32,32 @@ from apiserver.watchcache.errors import StorageError
 from kubetext import names
 
 SYSTEM = ("default", "kube-system")
-"""The namespaces that there are from the start."""
-SETTLE_SECONDS = 10.0
-"""How long a create waits for the namespaces to be known."""
+"""The namespaces that exist from the start."""
+FILL_SECONDS = 10.0
+"""How long a create waits until the namespaces are known."""
 REMEMBERED_BYTES = 16 << 10
-"""A longer namespace is decoded each time: what is remembered must stay small."""
+"""A longer namespace is decoded each time, because the cache must stay small."""
 AT_ONCE = 64
-"""Deletions in flight together while a namespace is emptied."""
+"""Concurrent deletions while a namespace is emptied."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Namespaces(EveryNamespace):
-    """Every namespace exists: as it is stored, else as it would be made."""
+    """Every namespace exists: as it is stored, or as it would be created."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store = store
 
     def stored(self, name: str) -> bool:
-        """Whether there is an object of that name. Raises StorageError."""
+        """Return whether an object of that name exists. Raises StorageError."""
         return self._store.view().get(name) is not None
 
     async def filled(self) -> None:
-        """Wait for memory that is being filled, as requests wait for that of their own kind."""
+        """Wait until the memory of namespaces is filled, as requests wait for that of their own kind."""
         if self._store.filling:
-            await self._store.settle(seconds=SETTLE_SECONDS)
+            await self._store.wait_until_filled(seconds=FILL_SECONDS)
 
     def lookup(self, name: str) -> Namespace | None:
         try:
@@ -74,7 +74,7 @@ class Namespaces(EveryNamespace):
 
 @lru_cache(256)
 def _shown(entry: Entry) -> Namespace:
-    """Decode a namespace once: each write into it asks for it, and it hardly changes."""
+    """Decode a namespace once: each write into it reads it, and it hardly changes."""
     return _decoded(entry)
 
 
@@ -83,7 +83,7 @@ def _decoded(entry: Entry) -> Namespace:
 
 
 class NamespaceAutoProvision:
-    """The admission plugin that makes the namespace of a new object, if there is none. A dry run makes nothing."""
+    """The admission plugin that creates the missing namespace of a new object. A dry run creates nothing."""
 
     operations = ("CREATE",)
 
@@ -92,7 +92,7 @@ class NamespaceAutoProvision:
         self._create = create
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises StatusError when the namespace cannot be looked up or stored."""
+        """Create the namespace if needed. Raises StatusError when it cannot be looked up or stored."""
         name = attributes.namespace
         if not name or attributes.dry_run or attributes.operation != "CREATE":
             return None
@@ -106,7 +106,7 @@ class NamespaceAutoProvision:
 
 
 class Provisioner:
-    """Makes namespaces. A listener of all stores: objects may have been stored before there were namespaces, or by another program."""
+    """Creates namespaces. Listens to all stores: objects may have been stored before namespaces existed, or by another program."""
 
     def __init__(self, kinds: Kinds, resource: Resource, namespaces: Namespaces, writes: Writes) -> None:
         self._namespaced = {kind.storage_name for kind in kinds.stored if kind.namespaced}
@@ -117,13 +117,13 @@ class Provisioner:
         self._queue: Queue[str] = Queue(self.create, name="namespaces", workers=1)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Create namespaces until cancelled."""
         for name in SYSTEM:
             self._queue.add(name)
         await self._queue.run()
 
     async def create(self, name: str) -> None:
-        """Returns when there is a namespace of this name. A name that none can have is let go. Raises StatusError, StorageError."""
+        """Create the namespace unless it exists. Ignores invalid names. Raises StatusError, StorageError."""
         if names.dns_label(name) or self._namespaces.stored(name):
             return
         try:
@@ -135,7 +135,7 @@ class Provisioner:
     def begun(self, resource: str) -> None:
         return None
 
-    def told(self, resource: str) -> None:
+    def listed(self, resource: str) -> None:
         return None
 
     def seen(self, resource: str, entry: Entry) -> None:
@@ -149,7 +149,7 @@ class Provisioner:
 
 
 class Emptier:
-    """Deletes what is in a namespace that is being deleted, and lets the namespace go when it is empty. A listener of all stores."""
+    """Deletes the contents of a namespace that is being deleted, then releases the namespace. Listens to all stores."""
 
     def __init__(self, kinds: Kinds, resource: Resource, stores: Mapping[str, Store], writes: Writes) -> None:
         self._inside = [kind for kind in kinds.stored if kind.namespaced]
@@ -160,13 +160,13 @@ class Emptier:
         self._queue: Queue[str] = Queue(self._empty, name="namespace controller", workers=2)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Empty namespaces until cancelled."""
         await self._queue.run()
 
     def begun(self, resource: str) -> None:
         return None
 
-    def told(self, resource: str) -> None:
+    def listed(self, resource: str) -> None:
         for name in self._terminating:
             self._queue.add(name)
 
@@ -182,7 +182,7 @@ class Emptier:
             self._queue.add(entry.namespace)
 
     async def _empty(self, name: str) -> None:
-        """What has finalizers stays, and the namespace with it: it is looked at again when something in it is gone."""
+        """Empty a namespace. Objects with finalizers stay, and so does the namespace; it is checked again when one of them is removed."""
         entry = self._stores[self._resource.storage_name].view().get(name)
         if entry is None or not entry.readable or FINALIZER not in finalizers(_decode(entry.body)):
             return
@@ -198,7 +198,7 @@ class Emptier:
         await self._writes.change(self._resource, "", name, change, subresource="finalize")
 
     async def _delete_all(self, kind: Resource, namespace: str) -> int:
-        """Deletes the objects of a kind; how many are left."""
+        """Delete the objects of a kind. Return how many are left."""
         store = self._stores[kind.storage_name]
         await store.barrier()
         entries: Iterator[Entry] = store.view().scan(f"{namespace}/")

@@ -1,4 +1,4 @@
-"""A queue of things to look at: each waits once, is looked at by one worker at a time, and again later where that failed.
+"""A work queue: each item waits once, one worker at a time handles it, and a failed item is tried again later.
 
 Upstream: kubernetes/client-go `util/workqueue`.
 """
@@ -16,13 +16,13 @@ from apiserver.watchcache.errors import StorageError
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
-"""Seconds before something is looked at again, doubled with each failure."""
+"""Seconds before a failed item is tried again, doubled with each failure."""
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 class Queue(Generic[Item]):
-    """`look` raises StatusError or StorageError for what is to be tried again."""
+    """`look` raises StatusError or StorageError for an item that must be tried again."""
 
     def __init__(self, look: Callable[[Item], Awaitable[None]], *, name: str, workers: int) -> None:
         self._look = look
@@ -30,7 +30,7 @@ class Queue(Generic[Item]):
         self._workers = workers
         self._waiting: dict[Item, None] = {}
         self._busy: dict[Item, bool] = {}
-        """What is being looked at, and whether it was added meanwhile."""
+        """Items under way, and whether each was added again meanwhile."""
         self._failures: dict[Item, int] = {}
         self._some = asyncio.Event()
 
@@ -45,7 +45,7 @@ class Queue(Generic[Item]):
             self._some.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work())

@@ -1,4 +1,4 @@
-"""The kinds of the groups authentication.k8s.io and authorization.k8s.io with which clients ask who they are and what they may do.
+"""The review kinds of authentication.k8s.io and authorization.k8s.io: clients ask who they are and what they may do.
 
 Upstream: kubernetes/api `authentication/v1/types.go`, `authorization/v1/types.go`.
 """
@@ -20,7 +20,7 @@ _TEXTS = ListOf(_TEXT)
 def _member(
     name: str, number: int, type_: Type, doc: str, *, presence: Presence = Presence.OMIT_EMPTY, required: bool = False
 ) -> Field:
-    """`required` is what OpenAPI says."""
+    """Declare a field. `required` is its value in OpenAPI."""
     return Field(name=name, number=number, type=type_, doc=doc, presence=presence, expected=required or None)
 
 

@@ -1,5 +1,7 @@
-"""Writes that a controller of this process makes: by the verbs that clients use, so that admission and managedFields see them, and recorded
-as requests are, but for their objects."""
+"""Writes of a controller in this process: through the clients' verbs, so that admission and managedFields apply.
+
+They are audited as requests are, but without their objects.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ LOOPBACK = "::1"
 
 
 def service_account(name: str) -> User:
-    """The user of a controller's service account, by the name of the user."""
+    """Return the user of a controller's service account. `name` is the user's name."""
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
     return User(name, groups=groups)
 
@@ -38,7 +40,7 @@ class Writes:
         self._auditor = auditor
 
     async def create(self, resource: Resource, obj: Object) -> None:
-        """Creates an object of a kind without namespaces. Raises KeyExists when there is one of that name."""
+        """Create an object of a cluster-scoped kind. Raises KeyExists if the name is taken."""
         call = self._call(resource, "create", "", "")
         options = CreateOptions(field_manager=self._manager)
         async with self._recorded(call, 201):
@@ -58,8 +60,7 @@ class Writes:
         *,
         subresource: str = "",
     ) -> None:
-        """Lets `change` alter the newest state of an object, again when somebody else was faster. Where it alters nothing, nothing is
-        written."""
+        """Apply `change` to the newest state of an object, and again after a conflict. An unchanged object is not written."""
         call = self._call(resource, "patch", namespace, name, subresource=subresource)
 
         async def changed(live: Entry | None) -> Object:

@@ -1,1 +1,1 @@
-"""Keys, bytes and revisions on a Redis stream per resource. Knows neither kinds nor HTTP."""
+"""Store keys, bytes and revisions on one Redis stream per resource. This package knows neither kinds nor HTTP."""

@@ -27,13 +27,13 @@ from apiserver.watchcache.entry import Revision
 
 
 class InitRefused(Unavailable):
-    """Some of a resource's keys are there and others are not: this needs a decision (restore, or delete by hand)."""
+    """A resource has some of its keys and lacks others. An administrator must decide: restore, or delete by hand."""
 
 
 async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """Load the library, create what is missing; what is there stays. Says what was done. Raises InitRefused, Rejected.
+    """Load the function library and create missing resources; keep existing ones. Return one line per step.
 
-    Needs a user who may FUNCTION LOAD.
+    The user needs the right to FUNCTION LOAD. Raises InitRefused, Rejected.
     """
     done, halves = [], []
     connection = await Connection.open(options, "sluice-init")
@@ -62,9 +62,9 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
 
 
 async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """Every reason why `sluice serve` would not start with this store, and every warning. Raises Rejected.
+    """Return every reason why `sluice serve` would refuse this store, and every warning. Raises Rejected.
 
-    Reads all logs from their floors on.
+    Reads all logs from their floors to their ends.
     """
     commands = {resource: Commands(resource) for resource in resources}
     connection = await Connection.open(options, "sluice-check")
@@ -87,7 +87,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
 
 
 async def _durability(connection: Connection, options: StoreOptions) -> list[str]:
-    """Warnings; none where the user may not ask."""
+    """Return warnings about durability; an empty list if this user may not read the configuration."""
     if options.allow_volatile:
         return []
     try:
@@ -97,7 +97,7 @@ async def _durability(connection: Connection, options: StoreOptions) -> list[str
 
 
 async def _rights(connection: Connection) -> str:
-    """What the serving user may not do and must; empty where there is no such user, or this one may not ask."""
+    """Name the commands that the serving user lacks. Empty if that user does not exist or this user may not ask."""
     user, lacking = rights.SERVING_USER, []
     try:
         if await connection.call(pack("ACL", "GETUSER", user)) is None:
@@ -115,7 +115,7 @@ async def _rights(connection: Connection) -> str:
 
 
 async def _broken(connection: Connection, resource: str, commands: Commands, head: Head) -> str:
-    """Where the log of a resource breaks off; empty when it is whole."""
+    """Describe where the log of a resource is broken. Empty for an unbroken log."""
     try:
         await follow_chain(connection, commands, head)
     except Broken as broken:
@@ -129,7 +129,7 @@ async def _broken(connection: Connection, resource: str, commands: Commands, hea
 
 
 async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """One line per resource. Raises Rejected."""
+    """Describe each resource in one line. Raises Rejected."""
     commands = {resource: Commands(resource) for resource in resources}
     connection = await Connection.open(options, "sluice-info")
     try:

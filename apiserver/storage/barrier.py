@@ -1,7 +1,7 @@
-"""The shared barrier of one resource: how a read knows that it misses nothing that was acknowledged before it began.
+"""The shared barrier of one resource: it makes a read see every write that was acknowledged before the read began.
 
-A caller's question must leave after the call. So callers gather in the round that leaves next, never in one that has left; while a
-round is on its way the next one fills up, and one question serves however many came meanwhile.
+The question to the store must leave after the read's call. So reads join the round that leaves next, never a round that has left.
+While one round is under way, the next one collects reads, and a single question serves all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apiserver.watchcache.errors import StorageError
 
 
 class _Round:
-    """Callers who share one question. Over when `waiters` is empty again."""
+    """Reads that share one question. The round is over when `waiters` is empty again."""
 
     __slots__ = ("born", "number", "timer", "waiters")
 
@@ -30,7 +30,7 @@ class _Round:
         self.born = born
         self.timer: asyncio.TimerHandle | None = None
         self.number: int | None = None
-        """In the replica's progress, while the answer is known and not yet applied."""
+        """The registration in the replica's progress, while the answer is known but not yet applied."""
         self.waiters: list[asyncio.Future[Revision]] = []
 
 
@@ -42,13 +42,13 @@ class Barrier:
         self._loop = loop
         self._next: _Round | None = None
         self._asking = False
-        """A question is on its way, or about to leave in this turn of the loop."""
+        """True while a question is under way, or leaves in this turn of the loop."""
         name = metrics.resource_label(replica.resource)
         self._latency = metrics.BARRIER_SECONDS.labels(name)
         self._passed, self._failed = (metrics.BARRIERS.labels(name, outcome) for outcome in ("passed", "failed"))
 
     def join(self) -> asyncio.Future[Revision]:
-        """For one caller: what is applied once the barrier has passed, or Unavailable after at most `seconds`."""
+        """Return a future for one read: the applied revision once the barrier has passed, or Unavailable after at most `seconds`."""
         round_ = self._next
         if round_ is None:
             round_ = self._next = _Round(self._loop.time())
@@ -56,7 +56,7 @@ class Barrier:
             round_.timer = self._loop.call_later(self._seconds, self._fail, round_, expired)
             if not self._asking:
                 self._asking = True
-                self._loop.call_soon(self._ask)  # whoever comes in this turn of the loop shares the question
+                self._loop.call_soon(self._ask)  # every read of this turn of the loop shares the question
         waiter: asyncio.Future[Revision] = self._loop.create_future()
         round_.waiters.append(waiter)
         return waiter
@@ -110,7 +110,7 @@ class Barrier:
             waiter.set_exception(Unavailable(str(error)))
 
     def _over(self, round_: _Round) -> list[asyncio.Future[Revision]]:
-        """The waiters that are still there; there is no other call for this round."""
+        """Close the round and return the waiters that are not done. Called once per round."""
         if round_.timer is not None:
             round_.timer.cancel()
         if round_.number is not None:

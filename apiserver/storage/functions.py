@@ -1,4 +1,4 @@
-"""The function library, its commands and its typed answers. Knows the words of `functions.lua`, and no lineage."""
+"""The function library, its commands and its typed answers. Knows the protocol of `functions.lua`, and nothing about lineage."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SCHEMA = "1"
 CODE = Path(__file__).with_suffix(".lua").read_bytes()
 
 BATCH_CHANGES = 64
-"""`sl1_batch` takes so many."""
+"""The most changes that one call of `sl1_batch` takes."""
 
 EPOCH_STEPS = 1 << 17
-"""At most 2 seconds of epochs (docs/storage.md says what they are for): failovers that lie further apart keep their order."""
+"""At most 2 seconds of epochs (docs/storage.md explains them): failovers that lie further apart keep their order."""
 
 _KEY_COUNT = 5
 
 
 class Lost(Unavailable):
-    """The keys of a resource are not (all) there: flushed, deleted, or another database. Nothing was executed."""
+    """Some or all keys of a resource are missing: flushed, deleted, or another database. Nothing was executed."""
 
 
 class Foreign(Rejected):
-    """The log does not end where the server process has left it, or below what was told: it must be taken over first."""
+    """The log was changed by another server process, or ends below what clients have seen. It must be taken over first."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one that this server process has left")
@@ -46,19 +46,19 @@ def code_hash(code: bytes) -> str:
 
 
 class Mutation(NamedTuple):
-    """One put (value) or delete (None) as `sl1_batch` takes it. All bytes: they go out as they are."""
+    """One put (value) or delete (None), as `sl1_batch` takes it. All fields are bytes, sent as they are."""
 
     key: bytes
     expected: bytes
-    """`-`: must be absent; an ID."""
+    """An ID, or `-`: the key must be absent."""
     token: bytes
     uid: bytes
-    """Of a delete: `old` asks for the value that is deleted."""
+    """On a delete, `old` asks for the deleted value."""
     value: bytes | None
 
 
 class Commands:
-    """The commands of one resource. Packing by hand takes a microsecond where redis-py's own way takes ten."""
+    """The commands of one resource. Packing by hand takes a microsecond; redis-py takes ten."""
 
     def __init__(self, resource: str) -> None:
         self.keys = RedisKeys.of(resource)
@@ -90,7 +90,7 @@ class Commands:
         )  # fmt: skip
 
     def batch(self, epoch: bytes, deadline: bytes, changes: Sequence[Mutation]) -> bytes:
-        """Up to BATCH_CHANGES of them: one call takes the server and us less than as many single ones."""
+        """Pack up to BATCH_CHANGES changes into one call, which costs server and client less than as many single calls."""
         out = [
             b"*%d\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n"
             % (3 + _KEY_COUNT + 2 + 6 * len(changes), self._batch, len(epoch), epoch, len(deadline), deadline)
@@ -104,14 +104,14 @@ class Commands:
         return b"".join(out)
 
     def head_of(self, epoch: int) -> bytes:
-        """`head` that also says where this epoch ended."""
+        """Pack `head` that also asks for the end of this epoch."""
         return self._with("sl1_head", epoch, read=True)
 
     def range(self, after: bytes, *, count: int, size: int) -> bytes:
         return self._with("sl1_range", after, count, size, read=True)
 
     def scan(self, cursor: bytes, *, count: int, newest: Revision | None = None) -> bytes:
-        """`newest`: without the objects that were changed after it."""
+        """Pack a scan step. `newest` leaves out objects that changed after it."""
         limit = () if newest is None else (keys.stream_id(newest),)
         return self._with("sl1_scan", cursor, count, *limit, read=True)
 
@@ -119,7 +119,7 @@ class Commands:
         return self._with("sl1_digest", cursor, count, read=True)
 
     def fence(self, run_id: str, highest_epoch: int) -> bytes:
-        """`highest_epoch`: of this log, that the caller has ever met."""
+        """Pack a fence. `highest_epoch` is the highest epoch of this log that the caller has ever met."""
         return self._with("sl1_fence", run_id, highest_epoch, _step())
 
     def floor(self, wanted: Revision, *, least_ms: int, keep: int) -> bytes:
@@ -130,7 +130,7 @@ class Commands:
 
 
 def _step() -> int:
-    """How far an epoch that is about to begin lies above all that is known: who knows nothing of another takeover draws another."""
+    """Return how far a new epoch lies above every known one. It is random: two takeovers that do not know of each other must differ."""
     return 1 + secrets.randbelow(EPOCH_STEPS)
 
 
@@ -142,14 +142,14 @@ class Head(NamedTuple):
     last: Revision
     floor: Revision
     own: bool
-    """The server process has left the log as it is, and may write to it."""
+    """The server process knows this log as it is, and may write to it."""
     objects: int
     size: int
     """Bytes of all stored values."""
     now_ms: int
     """The server's clock."""
     fenced: int | None
-    """The n at which the epoch that was asked about ended."""
+    """The n at which the requested epoch ended."""
     marker: str
     schema: str
 
@@ -179,7 +179,7 @@ class Floor(NamedTuple):
 
 
 def found(reply: list[Any]) -> list[Any]:
-    """The answer itself, when the resource is there. Raises Lost."""
+    """Return the answer if the resource exists. Raises Lost."""
     if reply[0] == b"LOST":
         raise Lost(f"the store lost its data: {reply[1].decode()}")
     return reply
@@ -194,7 +194,7 @@ def head(reply: list[Any]) -> Head:
 
 
 def own_head(reply: list[Any]) -> Head:
-    """Raises Foreign when nothing must be believed of what the head says."""
+    """Parse a head. Raises Foreign when the log is not the server process's own, because nothing in the head is then reliable."""
     answer = head(reply)
     if not answer.own:
         raise Foreign
@@ -207,7 +207,7 @@ def range_(reply: list[Any]) -> Range:
 
 
 def scan(reply: list[Any]) -> Scan:
-    """Also of `digest`."""
+    """Parse an answer of `scan` or `digest`."""
     _, cursor, last, rows = found(reply)
     return Scan(cursor, keys.revision(last), rows)
 

@@ -1,8 +1,8 @@
-"""Whose log is this: the takeover on every new connection, and what old connections may still do.
+"""Own the log: take it over on a new connection when needed, and rule out late writes of old connections.
 
-A server process goes on only with a log that it has left as it is (`functions.lua`, docs/storage.md). Any other it takes over under
-a new, higher epoch, before anything is written or read through it. So no revision ever names two changes, and writers that still hold
-the old epoch are refused.
+A server process continues only a log that nobody else has changed (`functions.lua`, docs/storage.md). It takes over any other log
+under a new, higher epoch, before it writes or reads through it. So no revision ever names two changes, and the store refuses
+writers that still hold the old epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class ServerClock:
     def heard(self, now_ms: int) -> None:
         offset = now_ms - int(self._loop.time() * 1000)
         if self._offset - offset > BACKWARDS_MS and self._offset:
-            # Epochs are seconds of this clock, raised above all that is known: going back is harmless once, not with a failover.
+            # Epochs are seconds of this clock, raised above every known one: one step back is harmless, but not together with a
+            # failover.
             logger.warning("the store's clock went back", extra={"by_ms": self._offset - offset})
         self._offset = offset
 
@@ -46,7 +47,7 @@ class ServerClock:
 
 @dataclass(slots=True)
 class Session:
-    """Connections to one server process whose own the logs are. When one of them breaks, all are given up and made anew."""
+    """Connections to one server process that owns the logs. When one of them breaks, all are closed and opened again."""
 
     run_id: str
     clock: ServerClock
@@ -68,12 +69,12 @@ class Session:
         self._given_up = asyncio.get_running_loop().create_future()
 
     def give_up(self, reason: str) -> None:
-        """This session is of no more use, although its connections are there."""
+        """Mark this session as unusable, although its connections are open."""
         if not self._given_up.done():
             self._given_up.set_result(reason)
 
     async def broken(self) -> str:
-        """Returns when a connection broke, or the session was given up: why."""
+        """Wait until a connection breaks or the session is given up. Return the reason."""
         ends = [self._given_up, *(connection.broken for connection in self.connections)]
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return next(iter(done)).result()
@@ -85,7 +86,7 @@ class Session:
 
 @dataclass(slots=True)
 class Link:
-    """The present session, or why there is none; and why nothing must be written although there is one."""
+    """The present session, or the reason why none exists. `refusal` says why nothing may be written although a session exists."""
 
     fault: Callable[[], Unavailable | None]
     session: Session | None = None
@@ -93,22 +94,22 @@ class Link:
     refusal: str = ""
 
     def trouble(self) -> str | None:
-        """Why nothing can be written now."""
+        """Return why nothing can be written now, or None."""
         return str(self.missing()) if self.session is None else self.refusal or None
 
     def missing(self) -> Unavailable:
-        """Why there is no session."""
+        """Return why no session exists."""
         return self.fault() or Unavailable(self.reason)
 
 
 async def open_session(
     options: StoreOptions, commands: Mapping[str, Commands], *, epochs: dict[str, int], first: bool
 ) -> Session:
-    """Connect, look at everything, take over the logs that the server process has not left as they are, or that are older than
-    what was met before: `epochs` holds the highest epoch that was ever met of each resource's log, and is kept so.
+    """Connect, check everything, and take over every log that another process changed or that is older than an epoch met before.
 
-    `first` (nothing was served from memory yet): any finding refuses. Later only a server that is no primary does; the rest is
-    for the session's user to heed, who goes on reading. Raises Rejected, Disconnected, Failed.
+    `epochs` holds the highest epoch ever met of each resource's log; this function keeps it up to date. With `first` (nothing was
+    served from memory yet) any finding is an error. Later only a server that is not a primary is one. The session's user heeds
+    the other findings and goes on reading. Raises Rejected, Disconnected, Failed.
     """
     async with asyncio.timeout(options.connect_seconds * 3) as limit:
         opened: list[Connection] = []
@@ -152,7 +153,7 @@ async def _verified(
 
 
 def check_same_server(info_text: bytes, run_id: str) -> None:
-    """Behind one address there may be several servers (a Service during a failover): all connections must end at one of them."""
+    """Raise Rejected if connections ended at different servers: one address can have several (a Service during a failover)."""
     if Server.parse(info_text).run_id != run_id:
         raise Rejected("the store's address leads to different servers")
 
@@ -169,12 +170,12 @@ async def _take_over(session: Session, commands: Mapping[str, Commands], epochs:
 
 
 async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: int) -> None:
-    """Return when nothing that these connections (run_id, client id) sent can execute any more; each is removed when that is sure.
+    """Wait until nothing that these connections (run_id, client id) sent can execute any more. Remove each one that is ruled out.
 
     `deadline` is the last moment, by the server's clock, at which any of it may begin.
     """
     for run_id, client_id in list(suspects):
-        # Another process starts with a fence, which refuses whatever was sent under the epoch before.
+        # A new process starts with a fence, which refuses everything that was sent under the epoch before.
         if run_id == session.run_id and not await _killed(session, client_id):
             await _passed(session, deadline)
         suspects.discard((run_id, client_id))
@@ -182,7 +183,7 @@ async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: i
 
 async def _killed(session: Session, client_id: int) -> bool:
     try:
-        # One was killed, or there is none of this number any more, and numbers are not given twice: either is proof.
+        # Either answer is proof: 1 was killed, 0 means that no client has this number, and numbers are never reused.
         return await session.reads.call(pack("CLIENT", "KILL", "ID", client_id)) in (0, 1)
     except (Rejected, Failed) as error:
         logger.warning("an old connection cannot be killed", extra={"reason": str(error)})
@@ -190,7 +191,7 @@ async def _killed(session: Session, client_id: int) -> bool:
 
 
 async def _passed(session: Session, deadline: int) -> None:
-    """Return when the server's clock is past the deadline: what comes now is refused as late."""
+    """Wait until the server's clock is past the deadline: it then refuses what comes as late."""
     while True:
         seconds, micros = await session.reads.call(pack("TIME"))
         left = deadline - (int(seconds) * 1000 + int(micros) // 1000)

@@ -1,7 +1,7 @@
-"""Objects carried into the store, and read out of it, by a program of the administrator's: page by page, beside servers or without any.
+"""Copy objects into the store and out of it, for an administrator's program. Works page by page, beside servers or without any.
 
-A page is written as any batch of writes is: appended and set in one step, refused when the log is somebody else's. What such a program
-wrote last carries a token that no server gives out, so it is known for as long as nobody else has written the object.
+A page is written like any batch: appended and set in one step, and refused when the log belongs to another process. Each loaded
+value carries a token that no server creates. So a loaded value is recognised until somebody else writes the object.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from apiserver.storage.writes import BATCH_BYTES
 from apiserver.watchcache.entry import Key
 
 LOADED = b"load."
-"""What tokens of loaded values begin with; those of servers begin with the process's random name, which is hexadecimal."""
+"""The prefix of tokens of loaded values. Tokens of servers begin with the process's random name, which is hexadecimal."""
 ATTEMPTS = 4
 ABSENT = b"-"
 
 
 class Carried(NamedTuple):
-    """A value to be stored under its key. `expected` is the ID of what it takes the place of, ABSENT for nothing."""
+    """A value to store under its key. `expected` is the ID of the value that it replaces, or ABSENT."""
 
     key: Key
     uid: str
@@ -38,17 +38,17 @@ class Carried(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the store holds under a key."""
+    """The value that the store holds under a key."""
 
     id: bytes
     uid: str
     loaded: bool
-    """Nobody has written it since it was loaded."""
+    """The value was loaded, and nobody has written it since."""
     value: bytes
 
 
 class Loading:
-    """The logs of some resources, taken over if need be."""
+    """The logs of some resources. Takes a log over when needed."""
 
     def __init__(self, options: StoreOptions, connection: Connection, commands: Mapping[str, Commands]) -> None:
         self._options = options
@@ -58,7 +58,7 @@ class Loading:
         self._epochs: dict[str, bytes] = {}
 
     async def held(self, resource: str, wanted: Sequence[Key]) -> list[Held | None]:
-        """What is stored under these keys now."""
+        """Return what is stored under these keys now."""
         if not wanted:
             return []
         keys = self._commands[resource].keys
@@ -74,7 +74,7 @@ class Loading:
         return functions.head(await self._connection.call(self._commands[resource].head)).objects
 
     async def values(self, resource: str) -> AsyncIterator[list[tuple[Key, bytes]]]:
-        """Every stored value, some in each step. What is written meanwhile may be met in either state, or twice."""
+        """Yield every stored value, some in each step. A value that is written meanwhile may appear in either state, or twice."""
         head = functions.head(await self._connection.call(self._commands[resource].head))
         mean = head.size // head.objects if head.objects else 1
         count, cursor = max(1, min(SCAN_OBJECTS, CHUNK_BYTES // (mean + 1))), b"0"
@@ -87,9 +87,9 @@ class Loading:
                 return
 
     async def put(self, resource: str, page: Iterable[Carried]) -> list[Key]:
-        """Stores what is not there as it is to be. The keys under which something else turned up meanwhile, which stays.
+        """Store a page. Return the keys that hold something other than expected; those stay as they are.
 
-        Raises what a connection raises; what was stored by then stays stored.
+        Raises what a connection raises; everything stored by then stays stored.
         """
         clashes: list[Key] = []
         for batch in _batches(page, limit=self._options.object_limit):
@@ -108,11 +108,11 @@ class Loading:
             if reply[0] == b"OK":
                 return [item.key for item, answer in zip(batch, reply[1:], strict=True) if not _stored(answer)]
             functions.found(reply)
-            self._epochs.pop(resource, None)  # another epoch, another clock: both are asked for anew
+            self._epochs.pop(resource, None)  # another epoch, another clock: ask for both anew
         raise Rejected("the log of the store changes hands too often")
 
     async def _own(self, resource: str) -> bytes:
-        """The epoch in which may be written: a log that the store's process has not left as it is begins a new one."""
+        """Return the epoch to write in. Starts a new one when another process has changed the log."""
         command = self._commands[resource]
         head = functions.head(await self._connection.call(command.head))
         self._clock.heard(head.now_ms)
@@ -125,7 +125,7 @@ class Loading:
 
 @contextlib.asynccontextmanager
 async def opened(options: StoreOptions, resources: Iterable[str]) -> AsyncIterator[Loading]:
-    """Raises Rejected for every reason for which a server would not start."""
+    """Open the store for loading. Raises Rejected for every reason for which a server would not start."""
     commands = {resource: Commands(resource) for resource in resources}
     connection = await Connection.open(options, "sluice-load")
     try:
@@ -139,21 +139,21 @@ async def opened(options: StoreOptions, resources: Iterable[str]) -> AsyncIterat
 
 def _batches(page: Iterable[Carried], *, limit: int) -> Iterable[list[Carried]]:
     batch: list[Carried] = []
-    room = BATCH_BYTES
+    left = BATCH_BYTES
     for item in page:
         if len(item.value) > limit:
             raise Rejected(f"{item.key}: {len(item.value)} bytes are more than {limit}")
-        if batch and (len(batch) == BATCH_CHANGES or room < len(item.value)):
+        if batch and (len(batch) == BATCH_CHANGES or left < len(item.value)):
             yield batch
-            batch, room = [], BATCH_BYTES
+            batch, left = [], BATCH_BYTES
         batch.append(item)
-        room -= len(item.value)
+        left -= len(item.value)
     if batch:
         yield batch
 
 
 def _token(value: bytes) -> bytes:
-    """Of the content: the same value loaded twice is one write."""
+    """Derive the token from the content: the same value loaded twice is one write."""
     return LOADED + hashlib.sha256(value).hexdigest()[:32].encode()
 
 
@@ -163,7 +163,7 @@ def _held(row: bytes, value: bytes) -> Held:
 
 
 def _stored(answer: Sequence[Any]) -> bool:
-    """Raises Rejected for a store that takes no more."""
+    """Return whether the change was stored. Raises Rejected for a store that accepts no writes."""
     if answer[0] == b"ERR":
         raise Rejected(answer[1].decode())
     return answer[0] in (b"OK", b"DUP")

@@ -1,9 +1,9 @@
-"""The log as it comes: entries in order, from one blocking read over all resources' streams.
+"""The tail of the log: entries in order, from one blocking read over the streams of all resources.
 
-Redis gives no error for what was trimmed or flushed, so order alone proves nothing: each entry names its predecessor, and whoever
-is fed compares that with what it was fed last (`Follower.feed`). Nor does it give one for what is missing at the end: a read that
-began when the log was known to hold more, and that brings nothing, proves it (`Follower.nothing`). Time proves nothing: a process
-may have stood still, and a session may have begun late.
+Redis reports no error for entries that were trimmed or flushed, so order alone proves nothing. Each entry names its predecessor,
+and the follower compares that with the last entry that it was fed (`Follower.feed`). Redis reports no error for a missing end
+either. A read that began when the log was known to hold more, and that brings nothing, proves it (`Follower.nothing`). Elapsed
+time proves nothing: a process may have been suspended, and a session may have begun late.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from apiserver.watchcache.errors import StorageError
 
 BLOCK_MS = 1000
 SHORT_BLOCK_MS = 100
-"""While a resource is being filled: that long it may take until its log is followed."""
+"""While a resource is being filled: the longest time until its log is followed."""
 ENTRIES = 64
-"""Per stream and read: 64 entries are applied in about a millisecond, and are 200 MB at the very most."""
+"""Per stream and read: 64 entries are applied in about a millisecond, and take at most 200 MB."""
 SLICE_SECONDS = 0.004
 PORTION_BYTES = 256 << 10
-"""After so many it is asked how long it took: the largest objects take some milliseconds each."""
+"""Entries fed between two looks at the clock, in bytes: the largest objects take some milliseconds each."""
 
 RawEntry = tuple[bytes, Sequence[bytes]]
-"""(ID, [name, value, …]), in a list, as Redis gives it."""
+"""(ID, [name, value, …]), in a list, as Redis returns it."""
 
 CREATE, UPDATE, DELETE, FENCE = b"0", b"1", b"2", b"9"
 _KINDS = frozenset((CREATE, UPDATE, DELETE, FENCE))
 
 
 class Malformed(StorageError):
-    """The entry is none of ours."""
+    """The entry was not written by Sluice."""
 
 
 class Record(NamedTuple):
@@ -46,7 +46,7 @@ class Record(NamedTuple):
     kind: bytes
     key: Key
     previous: bytes
-    """ID of the object's state before; `-` on a create."""
+    """ID of the object's previous state; `-` on a create."""
     predecessor: bytes
     """ID of the entry before."""
     token: bytes
@@ -59,12 +59,12 @@ class Record(NamedTuple):
 
     @property
     def cut(self) -> bool:
-        """The old value was too long for the log: what was before this entry cannot be told any more."""
+        """The old value was too long for the log, so the state before this entry is unknown."""
         return self.old is None and self.kind in (UPDATE, DELETE)
 
 
 def decode(entry: RawEntry) -> Record:
-    """Fields stand in the order in which `functions.lua` writes them. Raises Malformed."""
+    """Decode one entry. Its fields have the order in which `functions.lua` writes them. Raises Malformed."""
     id_, fields = entry
     if len(fields) < 10 or fields[0] != b"k" or fields[8] != b"w":
         raise Malformed(f"{id_!r} is no entry of this schema")
@@ -85,20 +85,20 @@ def decode(entry: RawEntry) -> Record:
 
 
 class Follower(Protocol):
-    """One resource, as its log's reader sees it."""
+    """One resource, as the reader of its log sees it."""
 
     def position(self) -> bytes | None:
-        """The ID to read on from; None while this log is not to be read."""
+        """Return the ID to read on from; None while this log must not be read."""
 
     @property
     def announced(self) -> Revision:
-        """Where the log ended when it was last looked at."""
+        """The end of the log when it was last looked up."""
 
     def feed(self, entries: Sequence[RawEntry]) -> None:
-        """The next entries, in order. Must not raise: a gap is the follower's to notice and to act upon."""
+        """Take the next entries, in order. Must not raise: the follower itself detects a gap and acts on it."""
 
     def nothing(self, announced: Revision) -> None:
-        """Nothing came of a read from `position` that began when this was announced."""
+        """Note that a read from `position`, which began when `announced` was known, brought nothing."""
 
 
 class Tail:
@@ -110,8 +110,10 @@ class Tail:
         self._followers = {name.encode(): follower for name, follower in followers.items()}
 
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:
-        """Connect, let `verify` see what the server says of itself (INFO), follow until the connection breaks (Disconnected).
-        `idle` is awaited after each silent second."""
+        """Connect, pass the server's INFO to `verify`, and follow until the connection breaks (Disconnected).
+
+        `idle` is awaited after each second without entries.
+        """
         connection = await Connection.open(self._options, "sluice-tail")
         try:
             reading = _Reading(connection, self._followers, idle=idle, reply_seconds=self._options.reply_seconds)
@@ -122,7 +124,7 @@ class Tail:
 
 
 class _Portion(NamedTuple):
-    """Some entries of a stream, and the ID of the one before them, None at the beginning of an answer."""
+    """Some entries of a stream, and the ID of the entry before them; None at the beginning of an answer."""
 
     name: bytes
     entries: Sequence[RawEntry]
@@ -130,7 +132,7 @@ class _Portion(NamedTuple):
 
 
 def _portions(reply: Iterable[tuple[bytes, Sequence[RawEntry]]]) -> Iterator[_Portion]:
-    """An answer, stream by stream."""
+    """Divide an answer into portions, stream by stream."""
     for name, entries in reply:
         start = size = 0
         for at, (_, fields) in enumerate(entries[:-1]):
@@ -148,8 +150,8 @@ _Then = Callable[[], Awaitable[None]]
 class _Reading:
     """One question after the other, over one connection.
 
-    An answer is fed in the step of the loop in which it comes, and the next question leaves in the same one: no task has its turn
-    between the bytes and the watchers. The task of `run` does what takes time: `_then` is what it has to do before the next question.
+    An answer is fed in the step of the loop that receives it, and the next question leaves in the same step. So no task gets a
+    turn between the bytes and the watchers. The task of `run` does what takes time: `_then` is its work before the next question.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class _Reading:
         self._loop = asyncio.get_running_loop()
         self._then: asyncio.Future[_Then] = self._loop.create_future()
         self._announced: dict[bytes, Revision] = {}
-        """Of those that were asked for and have been told nothing."""
+        """The ends of the streams that were asked about and have brought nothing."""
         self._left: Iterator[_Portion] = iter(())
         self._seconds = self._due = 0.0
 
@@ -181,7 +183,7 @@ class _Reading:
         positions = {name: at for name, follower in self._followers.items() if (at := follower.position()) is not None}
         self._announced = {name: self._followers[name].announced for name in positions}
         if not positions:
-            self._then.set_result(self._nobody_reads)
+            self._then.set_result(self._no_position)
             return
         block = BLOCK_MS if len(positions) == len(self._followers) else SHORT_BLOCK_MS
         self._expect(block / 1000 + self._reply_seconds)
@@ -192,7 +194,7 @@ class _Reading:
 
     def _answered(self, reply: Any) -> None:
         if self._connection.broken.done():
-            return  # the task knows
+            return  # the task handles it
         try:
             if isinstance(reply, StorageError):
                 raise Disconnected(f"the log cannot be read: {reply}")
@@ -207,12 +209,12 @@ class _Reading:
             self._then.set_exception(error)
 
     def _feed(self) -> bool:
-        """Hands on what is left of an answer; False when this step must end before that is done."""
+        """Feed the rest of an answer. Return False when this step must end before the rest is fed."""
         since = self._loop.time()
         for portion in self._left:
             follower = self._followers[portion.name]
             self._announced.pop(portion.name, None)
-            # Who was filled anew since the step before reads on from elsewhere.
+            # A follower that was filled anew since the step before reads on from another position.
             if portion.after is None or portion.after == follower.position():
                 follower.feed(portion.entries)
             if self._loop.time() - since > SLICE_SECONDS:
@@ -225,17 +227,17 @@ class _Reading:
         while not self._feed():  # noqa: ASYNC110  (nothing is waited for: this gives way)
             await asyncio.sleep(0)
 
-    async def _nobody_reads(self) -> None:
+    async def _no_position(self) -> None:
         await asyncio.sleep(SHORT_BLOCK_MS / 1000)
 
     def _expect(self, seconds: float) -> None:
-        """What is asked now must be answered within that time."""
+        """Set the time within which the next answer must come."""
         self._seconds, self._due = seconds, self._loop.time() + seconds
 
     async def _awaited(self, future: asyncio.Future[_Answer]) -> _Answer:
-        """Raises Disconnected when the connection breaks before, or owes an answer for too long.
+        """Wait for the future. Raises Disconnected when the connection breaks first, or owes an answer for too long.
 
-        While answers come nobody looks at the clock: when the timer rings, the present question may not be due.
+        No timer is reset while answers come: when it fires, the present question may not be due.
         """
         broken, until = self._connection.broken, self._due
         try:

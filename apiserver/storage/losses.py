@@ -1,6 +1,6 @@
 """Count the acknowledged writes that a store lost in a failover, and name their objects.
 
-n counts by one inside an epoch, and the store remembers with which n each epoch ended. Two numbers for each epoch tell what is missing:
+n counts by one inside an epoch, and the store remembers the n with which each epoch ended. Two numbers per epoch give the loss:
 the highest n that this process applied or acknowledged, and the n at which the surviving log left the epoch.
 """
 
@@ -14,14 +14,14 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Event, Key, Revision
 
 NAMED = 100
-"""Keys that the log names. An operator can act on so many, and the line stays short."""
+"""The most keys that one log line names: an operator can act on so many, and the line stays short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
     """`survived`: the epochs that lost writes → the last n of each that the store still has.
 
-    `unknown`: the store has forgotten the epoch that this process followed last, so nobody can count.
+    `unknown`: the store has forgotten the epoch that this process followed last, so the loss cannot be counted.
     """
 
     count: int
@@ -34,7 +34,7 @@ class Losses:
 
 
 def highest(ended: Mapping[int, int], revisions: Iterable[Revision]) -> dict[int, int]:
-    """Epoch → the highest n known of it. `ended`: epochs that a fence closed, with their last n."""
+    """Return epoch → the highest known n. `ended`: epochs that a fence closed, with their last n."""
     found = dict(ended)
     for revision in revisions:
         epoch, n = keys.parts(revision)
@@ -43,7 +43,7 @@ def highest(ended: Mapping[int, int], revisions: Iterable[Revision]) -> dict[int
 
 
 async def compare(known: Mapping[int, int], *, head_of: Callable[[int], Awaitable[Head]]) -> Losses:
-    """Ask the store what it still has of each epoch. `head_of` also tells where an epoch ended. Raises what it raises."""
+    """Ask the store what it still has of each epoch. `head_of` also returns where an epoch ended. Raises what it raises."""
     count, survived, unknown = 0, dict[int, int](), False
     for epoch, n in known.items():
         head = await head_of(epoch)
@@ -64,7 +64,7 @@ async def compare(known: Mapping[int, int], *, head_of: Callable[[int], Awaitabl
 
 
 def lost_keys(losses: Losses, unseen: Mapping[Revision, Key], newest_first: Iterable[Event]) -> list[Key]:
-    """The objects whose writes were lost, those of the newest writes first; at most `NAMED`.
+    """Return the objects whose writes were lost, newest writes first, at most `NAMED`.
 
     `unseen`: acknowledged writes that the log had not brought. `newest_first`: the events that were applied.
     """
@@ -82,5 +82,5 @@ def _keys(losses: Losses, unseen: Mapping[Revision, Key], newest_first: Iterable
             yield unseen[revision]
     for event in newest_first:
         if not losses.lost(event.revision):
-            return  # a branch is lost as a whole from where it begins
+            return  # a branch is lost from its beginning on
         yield event.entry.key

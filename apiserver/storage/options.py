@@ -1,4 +1,4 @@
-"""What the store must be told, with the defaults that the design measured. `config` fills it from flags, tests from what they test."""
+"""The settings of the store, with measured defaults. `config` fills them from flags."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ class StoreOptions:
     """`redis://`, `rediss://` (each `…host:port/db`) or `unix:///path?db=0`, with user and password where needed."""
     username: str | None = None
     password: str | None = None
-    """Take the place of what the URL says, for passwords that come from a file."""
+    """Override the URL's user and password, for passwords that come from a file."""
     fault: Callable[[], Unavailable | None] = lambda: None
-    """Why the server does not run, where this process runs it itself."""
+    """Why the server does not run, if this process runs it itself."""
     allow_volatile: bool = False
     """Accept a server without append-only file."""
 
     object_limit: int = 3 * MIB // 2
     """Bytes of one stored value; etcd's limit for a request (etcd-io/etcd `server/embed/config.go` DefaultMaxRequestBytes)."""
     window_bytes: int = RING_BYTES
-    """Bytes of events kept in memory, of all resources together; above it floors rise before their time."""
+    """Bytes of events kept in memory, for all resources together. Above it, floors rise early."""
     retention_seconds: float = 300.0
-    """How long a revision can at least be watched from, in serving time."""
+    """For how long a revision can at least be watched from, in seconds of serving."""
     compaction_seconds: float = 300.0
-    """Time between two attempts to raise the floor, jittered by a tenth."""
+    """Time between two attempts to raise the floor, with a jitter of a tenth."""
     compaction_least_seconds: float = 240.0
-    """The store itself refuses to raise the floor more often, whoever asks."""
+    """The store itself refuses to raise the floor more often, whichever replica asks."""
     keep_entries: int = 1000
     """The newest entries of a log always stay (as in kine), unless `window_bytes` is exceeded."""
     check_seconds: float = 300.0
-    """Time between two comparisons of memory with the store, jittered by a tenth."""
+    """Time between two comparisons of memory with the store, with a jitter of a tenth."""
     monitor_seconds: float = 10.0
-    """Time between two looks at the server's role, eviction policy, append-only file and memory."""
+    """Time between two checks of the server's role, eviction policy, append-only file and memory."""
 
     connect_seconds: float = 2.0
     barrier_seconds: float = 3.0
-    """A consistent read that waited this long fails."""
+    """A consistent read that has waited this long fails."""
     deadline_seconds: float = 2.0
-    """A write that the server has not begun by then, by its own clock, is refused there."""
+    """The server refuses a write that it has not begun by then, by its own clock."""
     reply_seconds: float = 3.0
-    """A connection that owes a reply for this long is given up."""
+    """A connection that owes a reply for this long is closed."""
     outcome_seconds: float = 8.0
-    """What became of a write is searched for this long, then its outcome is unknown."""
+    """The outcome of a write is searched for this long, then it is unknown."""
     lag_seconds: float = 1.0
-    """A committed write is answered after this long although the log has not brought it yet."""
+    """A committed write is answered after this long, even if the log has not brought it yet."""
     backoff_seconds: float = 1.0
     """The longest pause between two attempts to connect."""

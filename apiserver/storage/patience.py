@@ -1,4 +1,4 @@
-"""Waiting for a store that is on its way, and words for what keeps it: `sluice store … --wait`."""
+"""Wait for a store that is starting, and explain what keeps it from answering: `sluice store … --wait`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apiserver.storage.pipeline import Connection, Rejected, pack
 
 PAUSE_SECONDS = 1.0
 _FINAL = ("invalid username-password", "Authentication required", "NOPERM", "permissions", "certificate verify failed")
-"""Refusals that no waiting cures, as redis-py leaves them: it takes some first words away."""
+"""Refusals that do not go away with time, in redis-py's words: it strips some first words."""
 
 
 async def wait(options: StoreOptions, *, seconds: float, tell: Callable[[str], None]) -> None:
-    """Until the store answers. Tells each reason once while it lasts; raises Rejected with the last one when the time is over."""
+    """Wait until the store answers. Report each reason once while it lasts. Raises Rejected with the last reason at the end."""
     loop = asyncio.get_running_loop()
     until, told = loop.time() + seconds, ""
     while True:
@@ -48,7 +48,7 @@ async def _answers(options: StoreOptions) -> None:
 
 
 async def _probable(options: StoreOptions) -> str:
-    """What the name of the store's host says about it."""
+    """Return the probable cause, from a DNS look-up of the store's host."""
     address = urlsplit(options.url)
     if address.scheme == "unix":
         return ""

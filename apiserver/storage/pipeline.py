@@ -1,8 +1,8 @@
-"""One pipelined connection to the server: commands packed by hand, answers in their order, and what an error says about execution.
+"""One pipelined connection to the server: packs commands by hand, returns answers in order, and classifies errors by execution.
 
-redis-py connects, authenticates and names it; then `Connection` stands at the transport itself, because whatever passes redis-py's
-streams and tasks costs more CPU than all the rest of a round trip. Knows no command of ours. It decides about no retry, and redis-py's
-own are off, because they would execute a write a second time.
+redis-py connects, authenticates and names the connection. Then `Connection` takes over the transport, because redis-py's streams
+and tasks cost more CPU than the rest of a round trip. It knows no command of Sluice and never retries. redis-py's own retries are
+off, because they would execute a write a second time.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ logger = logging.getLogger(__name__)
 
 CLOSED = "Connection closed by server."
 STALLED_SECONDS = 1.0
-"""A timer that rings so much too late says that this process stood still: the answer may have come, and wait to be read."""
+"""A timer that fires this much late shows that the process was suspended: the answer may be there, waiting to be read."""
 
 
 class Rejected(Unavailable):
-    """The server answered, or was never asked: nothing was executed."""
+    """The server refused or was never asked: nothing was executed."""
 
 
 class Disconnected(StorageError):
-    """The connection ended before the answer: what was sent may have been executed, or may be still."""
+    """The connection ended before the answer: what was sent may have been executed, or may still be."""
 
 
 class Failed(StorageError):
     """An error that does not say whether anything was executed."""
 
 
-# What the server says before it executes anything (valkey-io/valkey `src/server.c`, `src/script.c`).
+# Errors that the server returns before it executes anything (valkey-io/valkey `src/server.c`, `src/script.c`).
 _NOT_EXECUTED = (
     "OOM", "NOREPLICAS", "MISCONF", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "NOAUTH", "WRONGPASS", "NOPERM",
     "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "ERR Function not found", "ERR sl1_batch takes",
@@ -61,12 +61,12 @@ def packed_words(words: Iterable[str | bytes | int]) -> bytes:
 
 
 def pack(*words: str | bytes | int) -> bytes:
-    """Any command."""
+    """Pack any command."""
     return b"*%d\r\n%b" % (len(words), packed_words(words))
 
 
 def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
-    """A redis-py connection, not yet connected. Raises ValueError on a URL that it cannot read."""
+    """Make a redis-py connection, not yet connected. Raises ValueError for a URL that it cannot read."""
     settings: dict[str, Any] = dict(parse_url(options.url))
     kind: type[AbstractConnection] = settings.pop("connection_class", TcpConnection)
     given = {"username": options.username, "password": options.password}
@@ -89,12 +89,12 @@ def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
 
 
 async def connect(wire: AbstractConnection, *, seconds: float) -> None:
-    """Connected, authenticated and named. Raises Rejected."""
+    """Connect, authenticate and name the connection. Raises Rejected."""
     try:
         async with asyncio.timeout(seconds):
             await wire.connect()  # type: ignore[no-untyped-call]
             if await wire.can_read() or _transport(wire).is_closing():
-                # Who takes the transport over hears neither what redis-py has read by then, nor of an end that it was told of.
+                # Data that redis-py has read by then is lost for the new owner of the transport, and so is the notice of an end.
                 raise redis_errors.ConnectionError("the server has closed it, or says more than it was asked")
     except TimeoutError:
         await disconnect(wire)
@@ -120,13 +120,13 @@ def _transport(wire: AbstractConnection) -> asyncio.WriteTransport:
 
 
 def text(error: Exception) -> str:
-    """What the server said, in full: redis-py takes the first word of errors that it knows away. Never empty."""
+    """Return the server's error in full: redis-py strips the first word of errors that it knows. Never empty."""
     code = getattr(error, "status_code", None)
     return f"{code} {error}" if code else str(error) or type(error).__name__
 
 
 def refusal(said: str) -> StorageError:
-    """What an error reply means."""
+    """Turn an error reply into an exception."""
     return Rejected(said) if said.startswith(_NOT_EXECUTED) else Failed(said)
 
 
@@ -138,27 +138,27 @@ _NONE_YET: Final = object()
 
 
 class Connection(asyncio.Protocol):
-    """One connection: commands leave in the order of `submit`, and each answer is handed on when it comes.
+    """One connection: commands leave in the order of `submit`, and each answer is passed on when it comes.
 
-    Commands belong to the connection. Who waits for an answer and goes away changes nothing for the command.
+    Commands belong to the connection. A caller that stops waiting for an answer does not cancel the command.
     """
 
     def __init__(self, wire: AbstractConnection, *, loop: asyncio.AbstractEventLoop) -> None:
-        """Takes over the transport of what is connected."""
+        """Take over the transport of a connected `wire`."""
         self.client_id = 0
         self.broken: asyncio.Future[str] = loop.create_future()
-        """Done when the connection is of no more use; says why."""
+        """Done when the connection is unusable; the result is the reason."""
         self._wire = wire
         self._loop = loop
         self._replies = hiredis.Reader(replyError=refusal, notEnoughData=_NONE_YET)
         self._owed: deque[tuple[float, Answered]] = deque()
         self._writable = True
         self._unsent: deque[bytes] = deque()
-        """While it is not writable; they are the last ones of those that are owed."""
+        """Commands that wait until the transport is writable; they are the last ones of `_owed`."""
         self._answering = False
-        """`_answer` is about to be called."""
+        """A call of `_answer` is scheduled."""
         self._ended: str | None = None
-        """Why no more will come."""
+        """The reason why no more answers will come."""
         self._transport = _transport(wire)
         self._transport.set_protocol(self)
 
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
             self._unsent.append(command)
 
     def call(self, command: bytes) -> asyncio.Future[Any]:
-        """The same for callers that wait."""
+        """Send one packed command and return a future of its reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def answered(reply: Any) -> None:
@@ -205,18 +205,18 @@ class Connection(asyncio.Protocol):
         return future
 
     def owes_since(self) -> float | None:
-        """When the oldest unanswered command was submitted (loop time)."""
+        """Return when the oldest unanswered command was submitted (loop time), or None."""
         return self._owed[0][0] if self._owed else None
 
     async def drain(self, *, seconds: float) -> None:
-        """Wait for what is owed, but not for long: every answer that still comes leaves one doubt less."""
+        """Wait briefly for owed answers: each one that comes resolves the outcome of a write."""
         if self._owed and not self.broken.done():
             last = self.call(pack("PING"))
             await asyncio.wait([last, self.broken], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             abandon(last)
 
     async def close(self, reason: str = "closed") -> None:
-        """Ends the connection; what was not answered is Disconnected, what was not even sent Rejected."""
+        """Close the connection. Unanswered commands get Disconnected, unsent ones Rejected."""
         self._break(reason)
         await disconnect(self._wire)
 
@@ -225,13 +225,13 @@ class Connection(asyncio.Protocol):
             return
         self.broken.set_result(reason)
         if self._owed:
-            self._transport.abort()  # it would stay open until the server reads, and send what nobody waits for any more
+            self._transport.abort()  # otherwise it stays open until the server reads, and sends commands whose callers have left
         owed, sent = self._owed, len(self._owed) - len(self._unsent)
         self._owed, self._unsent = deque(), deque()
         for at, (_, answered) in enumerate(owed):
             answered(Disconnected(reason) if at < sent else Rejected(reason))
 
-    # Called by the transport. Answers are handed on in a step of their own, because the loop measures its own steps alone.
+    # Called by the transport. Answers are passed on in a step of their own, because the loop measures only its own steps.
 
     def data_received(self, data: bytes) -> None:
         if not self.broken.done():
@@ -256,7 +256,7 @@ class Connection(asyncio.Protocol):
         self._writable = False
         if self._ended is None:
             self._ended = f"the connection to the store broke: {why}"
-            self._answer_soon()  # after what has come before
+            self._answer_soon()  # after everything that has come before
 
     def _answer_soon(self) -> None:
         if not self._answering:
@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._answer)
 
     def _answer(self) -> None:
-        """Hands on what has come."""
+        """Pass on the answers that have come."""
         self._answering = False
         while not self.broken.done():
             try:
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
                 return
             try:
                 self._owed.popleft()[1](reply)
-            except Exception:  # others wait for answers too
+            except Exception:  # other callers wait for answers too
                 logger.exception("an answer of the store could not be used")
                 self._break("internal error")
         if self._ended is not None:
@@ -287,6 +287,6 @@ class Connection(asyncio.Protocol):
 
 
 def abandon(future: asyncio.Future[Any]) -> None:
-    """Nobody is going to wait for this answer. The command itself goes on."""
+    """Stop waiting for this answer. The command itself goes on."""
     if not future.cancel() and not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Whether a server is fit to be written to: what INFO, the function library and each resource's head say, in words for operators."""
+"""Decide whether a server is fit for writes, from INFO, the function library and each resource's head. The texts are for operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOADING = "the store is loading its data"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What INFO says about the process at the other end."""
+    """The process at the other end, as INFO describes it."""
 
     run_id: str
     role: str
@@ -36,7 +36,7 @@ class Server:
     used_memory: int
     max_memory: int
     loading: bool
-    """It reads its data from disk: what else it says of itself need not hold afterwards."""
+    """The server is reading its data from disk: its other values may change afterwards."""
 
     @classmethod
     def parse(cls, text: bytes) -> Server:
@@ -59,12 +59,12 @@ class Server:
 
     @property
     def headroom(self) -> float:
-        """The free share of the memory that the server may use; 1 when there is no limit."""
+        """The free share of the memory that the server may use; 1 without a limit."""
         return 1 - self.used_memory / self.max_memory if self.max_memory else 1.0
 
     def refusals(self, options: StoreOptions) -> list[str]:
-        """Why nothing must be written to this server, one reason each. An operator can cure all of them."""
-        if self.loading:  # it says of the append-only file that it is off, for one
+        """Return the reasons why nothing may be written to this server. An operator can cure all of them."""
+        if self.loading:  # while it loads, it reports the append-only file as off
             return [LOADING]
         found = []
         if self.role != "master":
@@ -82,14 +82,14 @@ class Server:
         return found
 
     def warnings(self) -> list[str]:
-        """What an operator should see to, although everything works: memory that is almost full must not stop a restart."""
+        """Return what an operator should look after although everything works. Almost full memory must not prevent a restart."""
         if self.headroom < MEMORY_HEADROOM:
             return [f"only {max(0.0, self.headroom):.0%} of maxmemory is free: creates and updates will be refused"]
         return []
 
 
 def library_refusals(listing: list[Any]) -> list[str]:
-    """The answer of FUNCTION LIST LIBRARYNAME … WITHCODE against the library of this version."""
+    """Compare the answer of FUNCTION LIST LIBRARYNAME … WITHCODE with the library of this version."""
     for library in listing:
         members = dict(zip(library[::2], library[1::2], strict=True))
         code = members.get(b"library_code")
@@ -106,7 +106,7 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
     if isinstance(head, Lost):
         return [f"{resource} is not there ({head}): run `sluice store init` if it never was, else restore the store"]
     if isinstance(head, StorageError):
-        # Without the library nothing can be asked, and that is said already.
+        # Without the library no head can be read, and another refusal reports that already.
         return [] if "Function not found" in str(head) else [f"{resource}: {head}"]
     if head.schema != functions.SCHEMA:
         return [f"{resource} has schema {head.schema}, this version reads schema {functions.SCHEMA}"]
@@ -114,7 +114,7 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
 
 
 def durability_warnings(configuration: list[Any]) -> list[str]:
-    """What an answer of DURABILITY says about how much a crash of the store's machine may lose."""
+    """Return how much a crash of the store's machine may lose, from an answer to DURABILITY."""
     settings = dict(zip(configuration[::2], configuration[1::2], strict=True))
     found = []
     if (policy := settings.get(b"appendfsync", b"always")) != b"always":
@@ -138,14 +138,14 @@ def clock_refusals(offset: float) -> list[str]:
 LIBRARY_LIST = pack("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
 INFO = pack("INFO")
 DURABILITY = pack("CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite")
-"""For administrators: who serves may not ask."""
+"""For administrators: the serving user may not send it."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What one connection found. `refusals` are reasons to write nothing, `missing` the resources whose keys are not there.
+    """The findings of one connection. `refusals` are reasons to write nothing, `missing` the resources without keys.
 
-    Of a server that is loading its data nothing else is told.
+    For a server that is loading its data, the other fields are empty.
     """
 
     server: Server
@@ -157,7 +157,7 @@ class Survey:
 
 
 async def survey(connection: Connection, options: StoreOptions, commands: Mapping[str, Commands]) -> Survey:
-    """All that is looked at before a server is used, by one flush of commands."""
+    """Check everything that a session needs, with one flush of commands."""
     answers = await asyncio.gather(
         connection.call(INFO),
         connection.call(LIBRARY_LIST),
@@ -168,7 +168,7 @@ async def survey(connection: Connection, options: StoreOptions, commands: Mappin
     if isinstance(info, StorageError):
         raise info
     server = Server.parse(info)
-    if server.loading:  # and may have answered the rest when it had loaded
+    if server.loading:  # it may have answered the rest after loading
         return Survey(server, {}, [LOADING], {}, 0.0)
     refusals = server.refusals(options)
     refusals += [str(listing)] if isinstance(listing, StorageError) else library_refusals(listing)

@@ -17,7 +17,7 @@ class RedisKeys:
 
     @classmethod
     def of(cls, resource: str) -> RedisKeys:
-        """`resource` is `<group>/<plural>`."""
+        """Return the keys of a resource `<group>/<plural>`."""
         tag = f"{{sl:{resource}}}"
         return cls(f"{tag}:o", f"{tag}:r", f"{tag}:l", f"{tag}:m", f"{tag}:e")
 

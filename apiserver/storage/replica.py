@@ -1,6 +1,6 @@
-"""One resource's memory and how it follows its log: filled, fed entry by entry, given up and filled again when the chain breaks.
+"""One resource's memory, which follows its log: filled, fed entry by entry, and filled again when the chain breaks.
 
-Index and hub change in one step without an await, here and nowhere else. Asks the store nothing by itself; `store` decides when.
+Index and hub change in one step without an await, only here. The replica never asks the store by itself; `store` decides when.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from apiserver.watchcache.ring import Budget
 logger = logging.getLogger(__name__)
 
 MARKS = 32
-"""Parts of the retention time in which the floor moves."""
+"""The floor moves in this many steps per retention time."""
 
 EPOCHS_AHEAD = keys.epoch_at(86_400_000) - keys.epoch_at(0)
-"""An epoch may begin that much ahead of the store's clock: that is a day, for takeovers in quick succession and clocks that are off."""
+"""An epoch may begin this far ahead of the store's clock: one day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
 
 _BLANK = b'{"metadata":{}}'
 
 
 class Progress:
-    """Who waits for which revision to be applied."""
+    """Callbacks that wait for revisions to be applied."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Revision, int]] = []
@@ -60,14 +60,14 @@ class Progress:
         return len(self._waiting)
 
     def wait(self, revision: Revision, then: Callable[[], None]) -> int:
-        """`then` is called once, when that much is applied. Returns what `forget` takes."""
+        """Call `then` once, when this revision is applied. Returns the number that `forget` takes."""
         self._sequence += 1
         self._waiting[self._sequence] = then
         heapq.heappush(self._heap, (revision, self._sequence))
         return self._sequence
 
     def forget(self, number: int) -> None:
-        """Clients may ask for revisions that never come: what nobody waits for any more must not pile up."""
+        """Remove a callback. Clients may ask for revisions that never come: abandoned callbacks must not pile up."""
         self._waiting.pop(number, None)
         if len(self._heap) > 2 * len(self._waiting) + SPARE:
             self._heap = [place for place in self._heap if place[1] in self._waiting]
@@ -100,13 +100,13 @@ class Replica:
         self.progress = Progress()
         self.epoch = b"0"
         self.highest_epoch = 0
-        """Of all that this process may have told anybody, whichever server showed it."""
+        """The highest epoch that this process may have shown to any client, whichever server sent it."""
         self.marker = ""
         self.fault: str | None = None
         self.filled = False
         self.ever_filled = False
         self.holds_unreadable = False
-        """Some value could not be read since this process started: lists have to look for more of them."""
+        """Since this process started, some value could not be read: lists must look for more of them."""
         self.seen_from = Revision(0)
         self.wants_filling = asyncio.Event()
         self.wants_filling.set()
@@ -126,7 +126,7 @@ class Replica:
         self._behind_since = 0.0
         self.meter = _Meter(self)
 
-    # What it holds
+    # Contents
 
     @property
     def applied(self) -> Revision:
@@ -136,7 +136,7 @@ class Replica:
         return self.index.get(key)
 
     def require(self) -> None:
-        """Raises Initializing while memory is not to be read."""
+        """Raise Initializing while memory must not be read."""
         if not self.filled:
             raise Initializing(self._clock() - self._empty_since, self._empty_because if self.ever_filled else "")
 
@@ -149,7 +149,7 @@ class Replica:
             why = "it does not begin as an object does, or is no text"
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = str(error)[:1024]
-        # It was written by somebody else. It must not stop the log.
+        # Another program wrote it. It must not stop the log.
         about = {"resource": self.resource, "key": key, "revision": revision, "error": why}
         logger.error("unreadable object", extra=about)
         self.meter.unreadable.inc()
@@ -175,7 +175,7 @@ class Replica:
     # Filling and giving up
 
     def install(self, filled: Filled) -> Iterator[None]:
-        """The store's state and window take the place of what was held, if anything. Small steps; memory is not read between them."""
+        """Replace the contents by the store's state and window, in small steps. Memory is not read between them."""
         yield from self.index.clear()
         self.index.load(filled.objects, applied=filled.applied, floor=filled.floor, ended=filled.ended)
         yield from self.index.preload(filled.events, since=filled.since)
@@ -201,30 +201,30 @@ class Replica:
         self.highest_epoch = max(self.highest_epoch, epoch)
 
     def rebuild(self, reason: str, detail: str) -> None:
-        """What is held cannot be followed on: end all watches cleanly, and ask to be filled anew."""
+        """End all watches cleanly and ask to be filled anew, because the log cannot be followed from this state."""
         if not self.filled:
             return
         logger.warning("rebuilding", extra={"resource": self.resource, "reason": reason, "detail": detail})
         self.meter.rebuilt(reason)
         self.filled = False
         self.installed.clear()
-        self._marks.clear()  # they may name what was lost
+        self._marks.clear()  # they may name lost revisions
         self._empty_since, self._empty_because = self._clock(), detail
         self.hub.end_all()
         self.wants_filling.set()
 
     def lost(self, reason: str) -> None:
-        """The store does not hold this resource any more. What is in memory stays, for those who may be served from it."""
+        """Note that the store no longer holds this resource. Memory stays, for reads that it may serve."""
         if self.fault is None:
             logger.error("the store lost its data", extra={"resource": self.resource, "detail": reason})
             self.fault = f"the store lost its data: {reason}"
 
     def meet(self, head: Head, *, known: Revision, ahead: Sequence[Watcher] = ()) -> None:
-        """A head from a process whose own the log is: at the start of a session, when data came back, and now and then.
+        """Check a head from a process that owns the log: at the start of a session, when data came back, and now and then.
 
-        `known` is what was applied when it was asked for: the log may have brought more meanwhile. `ahead` are the watches that
-        waited for versions to come at that moment. One whose epoch lies above the store's, and could have begun by now, was told
-        by a server that is no part of this lineage: whatever anybody may be told is in the log before.
+        `known` is the revision that was applied when the head was asked for; the log may have brought more meanwhile. `ahead` are
+        the watches that waited for later versions at that moment. A watch is ended if its epoch lies above the store's but could
+        have begun by now. A server outside this lineage gave it that revision: Sluice shows clients only what is in the log.
         """
         self.fault = None
         if not self.filled:
@@ -265,7 +265,7 @@ class Replica:
                 self.rebuild("gap", str(error))
                 return
             except Exception as error:
-                # Fed again it would fail again; nobody knows how much of it was done.
+                # A second attempt would fail again, and it is unknown how much of the entry was applied.
                 logger.exception("an entry of the log could not be applied", extra={"resource": self.resource})
                 self.rebuild("gap", repr(error))
                 return
@@ -312,7 +312,7 @@ class Replica:
         self.rebuild("lineage" if record.kind == log.FENCE else "gap", text)
 
     async def count_lost(self, head_of: Callable[[int], Awaitable[Head]]) -> None:
-        """Count the writes that were applied or acknowledged here and that the store does not have any more, before `install`.
+        """Count the writes that were applied or acknowledged here and that the store no longer has. Called before `install`.
 
         `head_of` asks the store for its head and where an epoch ended. Raises what that raises.
         """
@@ -337,13 +337,13 @@ class Replica:
         self.index.compact(floor)
 
     def mark(self) -> None:
-        """Remember what is applied now: later this is what was applied then."""
+        """Record the revision that is applied now, for `applied_before`."""
         now = self._clock()
         if self.filled and (not self._marks or now - self._marks[-1][0] >= self._options.retention_seconds / MARKS):
             self._marks.append((now, self.applied))
 
     def applied_before(self, seconds: float) -> Revision | None:
-        """What was applied so many seconds of serving ago; None when there was no serving then."""
+        """Return the revision that was applied so many seconds of serving ago; None if there was no serving then."""
         found, until = None, self._clock() - seconds
         while self._marks and self._marks[0][0] <= until:
             found = self._marks.popleft()
@@ -359,7 +359,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class _Meter:
-    """What metrics say about one replica."""
+    """The metrics of one replica."""
 
     def __init__(self, replica: Replica) -> None:
         group, _, plural = replica.resource.partition("/")

@@ -1,7 +1,8 @@
-"""What the two users of the store may do. Serving never needs the administrator's; `store init` never runs inside a server.
+"""The rights of the store's two users. Serving never needs the administrator's; `store init` never runs inside a server.
 
-A function runs with its caller's rights (valkey-io/valkey `src/script.c` scriptVerifyACL), so whoever serves must hold the commands
-that `functions.lua` calls, on our keys. It holds no other command that writes, none that loads code, and none that administers.
+A function runs with its caller's rights (valkey-io/valkey `src/script.c` scriptVerifyACL). So the serving user needs the commands
+that `functions.lua` calls, on Sluice's keys. It has no other command that writes, none that loads code, and none that
+administers.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ SERVING_EXAMPLES = {
     "xadd": f"{_KEY} * a b", "xrange": f"{_KEY} - +", "xtrim": f"{_KEY} MAXLEN 0", "hget": f"{_KEY} a", "hmget": f"{_KEY} a",
     "hset": f"{_KEY} a b", "hdel": f"{_KEY} a", "hlen": _KEY, "hscan": f"{_KEY} 0", "exists": _KEY,
 }  # fmt: skip
-"""The commands of the user that serves, with arguments by which ACL DRYRUN can be asked about each."""
+"""The commands of the serving user, with arguments for ACL DRYRUN."""
 SERVING = " ".join(("resetkeys", "resetchannels", "-@all", "~{sl:*", *(f"+{name}" for name in SERVING_EXAMPLES)))
-"""ACL rules (valkey.conf, `user`) of the user that serves. The administrator may do everything."""
+"""ACL rules (valkey.conf, `user`) of the serving user. The administrator may do everything."""
 
 
 def user_line(password: str) -> str:
-    """The line of valkey.conf that makes the serving user."""
+    """Return the line of valkey.conf that creates the serving user."""
     return f"user {SERVING_USER} on >{password} {SERVING}"

@@ -1,10 +1,10 @@
-"""The face of storage: read at a revision, commit if the revision is still that one, watch from a revision.
+"""The public interface of storage: read at a revision, commit if the revision is unchanged, watch from a revision.
 
     open_stores ──► Stores: one session with the server at a time, all tasks
-                      └─ Store per resource ── Replica (memory that follows the log)
-                                            └─ Writer's lane (writes on their way)
+                    └─ Store per resource ── Replica (memory that follows the log)
+                                          └─ ResourceWrites (writes under way)
 
-Verbs call down here; nothing here calls up, knows a kind, or knows HTTP.
+Verbs call this module; nothing here calls them, knows a kind, or knows HTTP.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.05
 STEADY_SECONDS = 2.0
-"""A session that ended sooner was of no more use than none: what ended it is probably still there."""
+"""A session that ended sooner was as useless as none: its cause probably persists."""
 PUMP_PAUSE = 0.05
 STOPPING = "the server is stopping"
 
@@ -59,7 +59,7 @@ class Store:
         self._options = options
         self._link = link
         self._writer = writer
-        self._lane = writer.lane(replica)
+        self._writes = writer.writes_of(replica)
         self._turnstile = Turnstile(urgent=lambda: False)
         self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
         name = metrics.resource_label(self.resource)
@@ -69,12 +69,12 @@ class Store:
 
     @property
     def applied(self) -> Revision:
-        """What this replica's memory holds."""
+        """The revision that this replica's memory holds."""
         return self._replica.applied
 
     @property
     def floor(self) -> Revision:
-        """The lowest revision that one can still watch from."""
+        """The lowest revision from which a watch can start."""
         return self._replica.index.floor
 
     def why_not_ready(self) -> str | None:
@@ -82,7 +82,7 @@ class Store:
         return None if self._replica.ever_filled else self.store_state() or "memory is being filled"
 
     def store_state(self) -> str | None:
-        """For /readyz/store: why nothing can be written or read consistently now."""
+        """For /readyz/store: why writes and consistent reads fail now, or None."""
         if (trouble := self._link.trouble()) is not None:
             return trouble
         if self._replica.fault is not None:
@@ -94,8 +94,8 @@ class Store:
         """Whether memory is being filled now."""
         return not self._replica.filled and self._link.session is not None and self._replica.fault is None
 
-    async def settle(self, *, seconds: float) -> None:
-        """Wait until memory that is being filled is filled, at most so long; those who wait go on one after the other."""
+    async def wait_until_filled(self, *, seconds: float) -> None:
+        """Wait at most `seconds` until memory is filled. Waiting calls go on one after the other."""
         try:
             async with asyncio.timeout(seconds):
                 await self._replica.installed.wait()
@@ -106,7 +106,7 @@ class Store:
     # Reading
 
     async def barrier(self) -> Revision:
-        """A revision that is applied, and not older than anything acknowledged before this call, by whichever replica.
+        """Return an applied revision that is not older than any acknowledged write before this call, on any replica.
 
         Raises Unavailable (after at most `barrier_seconds`) and Initializing.
         """
@@ -126,7 +126,7 @@ class Store:
             raise Unavailable(trouble)
 
     async def reach(self, revision: Revision, *, seconds: float = 3.0) -> None:
-        """Wait until that much is applied. Raises Future after so many seconds, and Initializing."""
+        """Wait until this revision is applied. Raises Future after `seconds`, and Initializing."""
         self._replica.require()
         if self.applied >= revision:
             return
@@ -138,28 +138,28 @@ class Store:
 
     @property
     def holds_unreadable(self) -> bool:
-        """Whether a view may hold entries that are not readable."""
+        """Whether a view may hold unreadable entries."""
         return self._replica.holds_unreadable
 
     def view(self) -> View:
-        """The present state of memory; stays as it is. Raises Initializing."""
+        """Return the present state of memory as an immutable view. Raises Initializing."""
         self._replica.require()
         return self._replica.index.view()
 
     def view_at(self, revision: Revision) -> View:
-        """The state at exactly this revision. Raises Compacted, Future, Initializing."""
+        """Return the state at exactly this revision. Raises Compacted, Future, Initializing."""
         self._replica.require()
         return self._replica.index.view_at(revision)
 
     def approach(self, revision: Revision) -> bool:
-        """A step of what `view_at` would do at once soon after a start; False when there is none left. Raises Initializing."""
+        """Do one step of the work that `view_at` would do at once soon after a start. False when nothing is left. Raises Initializing."""
         self._replica.require()
         return self._replica.index.approach(revision)
 
     def watch(
         self, *, after: Revision, scope: Scope, sink: Sink, bookmarks: bool = False, deadline: float | None = None
     ) -> Watcher:
-        """The events above `after`, which may lie ahead. Raises Compacted, Initializing. `deadline` is loop time."""
+        """Watch the events above `after`, which may lie ahead. `deadline` is loop time. Raises Compacted, Initializing."""
         self._replica.require()
         return self._replica.hub.watch(after=after, scope=scope, sink=sink, bookmarks=bookmarks, deadline=deadline)
 
@@ -167,25 +167,25 @@ class Store:
 
     @property
     def object_limit(self) -> int:
-        """Bytes that one stored object may have."""
+        """The most bytes of one stored object."""
         return self._options.object_limit
 
     async def commit(self, write: Write, *, dry_run: bool) -> Entry:
-        """The entry that this write made, once this replica's memory holds it; of a deletion the last state at its revision.
+        """Commit a write. Return its entry once this replica's memory holds it; for a deletion, the last state at its revision.
 
-        Raises KeyExists, Moved, TooBig, Unavailable (nothing was executed) and OutcomeUnknown. A value that is the present one
-        is not written: its entry comes back. A dry run checks the same against the newest state; its entry keeps the expected
-        revision, and none on a create.
+        Raises KeyExists, Moved, TooBig, Unavailable (nothing was executed) and OutcomeUnknown. A value that equals the present
+        one is not written: its entry is returned. A dry run checks the same against the newest state. Its entry keeps the
+        expected revision, and has none on a create.
         """
         if write.value is not None and len(write.value) > self.object_limit:
             raise TooBig(f"{len(write.value)} bytes are more than {self.object_limit}")
         self._require_state()
         if dry_run or self._is_present(write):
             return await self._rehearse(write)
-        return await self._writer.submit(self._lane, write)
+        return await self._writer.submit(self._writes, write)
 
     async def confirm(self, entry: Entry) -> Entry:
-        """The entry, once it is certain to be the newest of its key: what a change ends with that changes nothing.
+        """Return the entry once it is certain to be the newest of its key: the end of an update that changes nothing.
 
         Raises Moved and Unavailable.
         """
@@ -221,7 +221,7 @@ class Store:
 
 
 class Stores(Mapping[str, Store]):
-    """All resources of one store, and the tasks that keep them."""
+    """All resources of one store, and the tasks that maintain them."""
 
     def __init__(
         self, options: StoreOptions, resources: Mapping[str, IndexFunc], *, boot_id: str, rng: random.Random
@@ -264,12 +264,12 @@ class Stores(Mapping[str, Store]):
             loop.create_task(tasks.supervised(self._writer.keep_sweeping, name="writes in doubt"), name="writes"),
         ]
         for name, replica in self._replicas.items():
-            # A watcher's sink that raised was dropped by the hub already: the others do not wait for long.
+            # The hub has already dropped a watcher whose sink raised: the others must not wait for long.
             pump = tasks.supervised(replica.hub.run, name="watches", longest_pause=PUMP_PAUSE)
             self._tasks.append(loop.create_task(pump, name=f"watches of {name}"))
 
     async def ready(self) -> None:
-        """Returns when all memory was filled once."""
+        """Wait until all memory was filled once."""
         await self._ready.wait()
 
     def why_not_ready(self) -> str | None:
@@ -283,11 +283,11 @@ class Stores(Mapping[str, Store]):
         return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)
 
     def end_watches(self, *, at_most: int | None = None) -> int:
-        """End the oldest watches of each resource, or all, cleanly. How many are left."""
+        """End the oldest watches of each resource cleanly, or all of them. Return how many are left."""
         return sum(replica.hub.end_all(at_most=at_most) for replica in self._replicas.values())
 
     async def close(self) -> None:
-        """Ends everything; writes whose fate is open become OutcomeUnknown."""
+        """End everything; writes without a known outcome become OutcomeUnknown."""
         self._closing.set()
         self.end_watches()
         for task in self._tasks:
@@ -300,7 +300,7 @@ class Stores(Mapping[str, Store]):
 
     async def _keep_connected(self) -> None:
         pause = 0.0
-        # A task group that fails at the moment at which it is cancelled swallows the cancellation, hence the flag.
+        # A task group that fails when it is cancelled swallows the cancellation, hence the flag.
         while not self._closing.is_set():
             opened: float | None = None
             try:
@@ -309,7 +309,7 @@ class Stores(Mapping[str, Store]):
                 await self._use_and_close(session)
             except StorageError as error:
                 self._down(str(error))
-            except Exception:  # a supervisor: whatever goes wrong, the store must be followed on
+            except Exception:  # a supervisor: the store must be followed on after any error
                 metrics.TASK_FAILURES.labels("store").inc()
                 logger.exception("the store could not be followed")
                 self._down("internal error")
@@ -344,7 +344,7 @@ class Stores(Mapping[str, Store]):
         self._link.session, self._link.reason = None, reason
 
     async def _use(self, session: Session) -> str:
-        """Until it breaks: why it did."""
+        """Use the session until it breaks. Return the reason."""
         for name, replica in self._replicas.items():
             if name in session.heads:
                 replica.meet(session.heads[name], known=replica.applied)
@@ -368,7 +368,7 @@ class Stores(Mapping[str, Store]):
                     )
                 )
                 for name, run in (
-                    ("settling", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
+                    ("outcomes", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
                 ):  # fmt: skip
                     group.create_task(tasks.supervised(partial(run, session), name=name, passing=(StorageError,)))
                 for replica in self._replicas.values():
@@ -379,7 +379,7 @@ class Stores(Mapping[str, Store]):
         return reason
 
     async def _fill(self, session: Session, replica: Replica) -> None:
-        """Fill the replica's memory whenever it asks for that. Between two times there is a pause: what spoils it may go on."""
+        """Fill the replica's memory whenever it asks for it. A pause lies between two fillings, because their cause may persist."""
         earliest = 0.0
         while True:
             await replica.wants_filling.wait()
@@ -407,7 +407,7 @@ class Stores(Mapping[str, Store]):
                 await replica.count_lost(partial(_head_of, session, replica.commands))
             for _ in replica.install(filled):
                 await asyncio.sleep(0)
-            # What was just made lives long; collections need not look at it again.
+            # These objects live long; collections need not look at them again.
             gc.freeze()
         logger.info(
             "memory filled",
@@ -417,7 +417,7 @@ class Stores(Mapping[str, Store]):
             self._ready.set()
 
     async def _give_history_up(self, session: Session, replica: Replica, broken: Broken) -> None:
-        """Nobody can follow a broken log, now or later: only its history is lost, and who asks for that is told so (410)."""
+        """Give the history up: nobody can ever follow a broken log. Only history is lost, and clients that ask for it get 410."""
         floor = await bootstrap.give_history_up(session.bulk, replica.commands)
         about = {"resource": replica.resource, "reason": str(broken), "floor": keys.stream_id(floor)}
         logger.error("somebody else changed the log: its history is given up, the objects stay", extra=about)
@@ -425,7 +425,9 @@ class Stores(Mapping[str, Store]):
 
 
 def next_pause(before: float, *, lasted: float, longest: float) -> float:
-    """Seconds until the next attempt to connect, after a session that lasted so long (0: there was none) and a pause before it."""
+    """Return the seconds until the next attempt to connect. `lasted` is the last session's duration (0: none), `before` the last
+    pause.
+    """
     if not before or lasted >= STEADY_SECONDS:
         return FIRST_BACKOFF
     return min(2 * before, longest)
@@ -446,12 +448,12 @@ async def open_stores(
     boot_id: str | None = None,
     rng: random.Random | None = None,
 ) -> Stores:
-    """Start following the store; returns at once. `Stores.why_not_ready` says what is still missing, `ready` waits for it.
+    """Start following the store; return at once. `Stores.why_not_ready` says what is still missing, `ready` waits for it.
 
-    `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `boot_id` names this process in the log.
-    Raises ValueError when the URL cannot be read.
+    `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `boot_id` names this process in the log. Raises
+    ValueError when the URL cannot be read.
     """
-    pipeline.open_wire(options, "sluice")  # only to find a mistake in the URL now
+    pipeline.open_wire(options, "sluice")  # reports an invalid URL now
     stores = Stores(options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random())
     stores.start()
     return stores

@@ -1,6 +1,6 @@
-"""What is done to the store from time to time: look after it, move its floor, compare it with memory.
+"""Periodic work on the store: check it, raise its floor, compare it with memory.
 
-Each replica does all of this for itself: the server's functions only ever raise the floor, and seldom, whoever asks.
+Each replica does all of this for itself. The server's functions only ever raise the floor, and seldom, whichever replica asks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPARE_SECONDS = 60.0
 
 
 class Upkeep:
-    """Outlives sessions, so that a store that is often away is compacted and checked all the same."""
+    """Outlives sessions, so that a store that is often unreachable is compacted and checked all the same."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Upkeep:
     def _later(self, seconds: float) -> float:
         return self._clock() + seconds * self._rng.uniform(0.9, 1.1)
 
-    # Looking after the connection
+    # Checking the connection
 
     async def guard(self, session: Session) -> None:
         """Give the session up when it does not answer."""
@@ -79,7 +79,7 @@ class Upkeep:
                     raise Disconnected(f"the store has not answered for {self._options.reply_seconds:g} s")
 
     async def look(self, session: Session) -> None:
-        """Ask where all logs are now. Raises what ends a session."""
+        """Ask for the present end of all logs. Raises what ends a session."""
         asked = [(replica, replica.applied, replica.hub.ahead()) for replica in self._replicas.values()]
         replies = await asyncio.gather(*(session.reads.call(replica.commands.head) for replica, *_ in asked))
         for (replica, known, ahead), reply in zip(asked, replies, strict=True):
@@ -89,12 +89,12 @@ class Upkeep:
                 replica.lost(str(lost))
                 continue
             if head.epoch < replica.highest_epoch:
-                raise Foreign  # an older log, or one that was installed anew: it must be raised above what was told
+                raise Foreign  # an older log, or one that was installed anew: it must be raised above what clients have seen
             session.clock.heard(head.now_ms)
             replica.meet(head, known=known, ahead=ahead)
 
     async def care(self, session: Session) -> None:
-        """Everything that is due, one after the other, for ever."""
+        """Do everything that is due, one after the other, for ever."""
         while True:
             await asyncio.sleep(self._tick)
             now = self._clock()
@@ -124,7 +124,7 @@ class Upkeep:
     # The server
 
     async def monitor(self, session: Session) -> None:
-        """Role, eviction policy, append-only file, library and memory, as they are now."""
+        """Check the server's present role, eviction policy, append-only file, library and memory."""
         await self.look(session)
         commands = {name: replica.commands for name, replica in self._replicas.items()}
         found = await preflight.survey(session.reads, self._options, commands)
@@ -173,7 +173,7 @@ class Upkeep:
     # Memory against store
 
     async def check(self, session: Session, replica: Replica) -> None:
-        """Compare; on a difference give memory up."""
+        """Compare memory with the store; on a difference, rebuild memory."""
         outcome = "success"
         try:
             async with asyncio.timeout(COMPARE_SECONDS):
@@ -191,13 +191,13 @@ class Upkeep:
 
 
 async def _stepwise(step: Callable[[], bool]) -> None:
-    """Until it says that there is no more to do; others run between the steps."""
+    """Call `step` until it returns False. Other tasks run between the steps."""
     while step():  # noqa: ASYNC110  (nothing is waited for: this gives way)
         await asyncio.sleep(0)
 
 
 async def _differences(session: Session, replica: Replica) -> list[str]:
-    """Keys whose revision in the store is not that in memory, judged at one revision each; no payloads are moved."""
+    """Return the keys whose revisions differ between store and memory, each judged at one revision. Moves no values."""
     replica.require()
     before = replica.index.view()
     met: set[str] = set()
@@ -215,7 +215,7 @@ async def _differences(session: Session, replica: Replica) -> list[str]:
         if cursor == b"0":
             break
     for at, entry in enumerate(before.scan()):
-        # A scan meets every object that was there from its beginning to its end.
+        # A scan meets every object that existed from its beginning to its end.
         if entry.key not in met and replica.current(entry.key) is entry:
             found.append(entry.key)
         if at % COMPARE_STRIDE == COMPARE_STRIDE - 1:
@@ -230,5 +230,5 @@ def _agrees(replica: Replica, key: Key, revision: Revision, at: Revision) -> boo
     try:
         then = replica.index.view_at(at).get(key)
     except (Compacted, Future):
-        return True  # rebuilt or compacted meanwhile: nothing can be said
+        return True  # rebuilt or compacted meanwhile: no verdict is possible
     return then is not None and then.revision == revision

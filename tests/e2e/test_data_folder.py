@@ -163,7 +163,7 @@ def test_full_disk_is_named_until_space_is_free_again(disk: Disk, folder: pathli
         )
         assert server.request("GET", "/readyz").status == 200
         assert server.request("GET", f"{KIND}/before?resourceVersion=0").status == 200
-        assert "waits for room on its disk" in server.log.read_text()
+        assert "waits for free space on its disk" in server.log.read_text()
 
         disk.empty()
         until(lambda: server.request("GET", "/readyz/store").status == 200, "the store is back")

@@ -1,1 +1,1 @@
-"""ResourceQuota: what a namespace may use of a kind, and who has claimed how much of it."""
+"""ResourceQuota: limit what a namespace may use of a kind, and claim usage."""

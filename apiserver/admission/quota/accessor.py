@@ -1,4 +1,4 @@
-"""The quotas of a namespace, as new as this process can know them without asking, and the writing of what is used of them.
+"""Read the quotas of a namespace as new as this process knows them without a request, and write their usage.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/resourcequota/resource_access.go`.
 """
@@ -12,35 +12,35 @@ from typing import Any, Generic, Protocol, TypeVar
 from apiserver.admission.quota.check import Quota
 
 LIVE_SECONDS = 30.0
-"""How long the answer of a list stands while the informer has not listed yet."""
+"""How long the answer of a list is used while the informer has not listed yet."""
 REMEMBERED = 100
-"""Namespaces with such an answer, and quotas that this process has written."""
+"""The number of namespaces with such an answer, and of quotas that this process has written."""
 
 _Value = TypeVar("_Value")
 
 
 class Quotas(Protocol):
-    """The ResourceQuotas of the cluster, as JSON objects. What asks kube-apiserver raises ClusterError."""
+    """The ResourceQuotas of the cluster, as JSON objects. Methods that ask kube-apiserver raise ClusterError."""
 
     @property
     def ready(self) -> asyncio.Event:
         """Set once all have been listed."""
 
     def within(self, namespace: str) -> Sequence[Mapping[str, Any]]:
-        """Those of a namespace, as they are known here."""
+        """Return the quotas of a namespace, as they are known here."""
 
     async def list(self, namespace: str) -> Sequence[Mapping[str, Any]]:
-        """Those of a namespace, as kube-apiserver has them."""
+        """Return the quotas of a namespace from kube-apiserver."""
 
     async def get(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """One of them, as kube-apiserver has it."""
+        """Return one quota from kube-apiserver, or None."""
 
     async def update_status(self, quota: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Writes the status if the quota is still of this resourceVersion, and returns what it is then."""
+        """Write the status if the quota still has this resourceVersion, and return the result."""
 
 
 class Accessor:
-    """What was written last is newer than what a watch has shown of it, until the watch has caught up."""
+    """Prefers this process's last write of a quota until the watch has caught up."""
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
         self._quotas = quotas
@@ -49,16 +49,16 @@ class Accessor:
         self._written = _Recent[Quota]()
 
     async def quotas(self, namespace: str) -> list[Quota]:
-        """Those of the namespace; asked of kube-apiserver only while they have not been listed. Raises ClusterError."""
+        """Return the quotas of the namespace. Asks kube-apiserver only while they have not been listed. Raises ClusterError."""
         found = self._quotas.within(namespace)
         if not found and not self._quotas.ready.is_set():
             found = await self._looked_up(namespace)
         return [self._newest(namespace, raw) for raw in found]
 
     async def again(self, namespace: str, quotas: Sequence[Quota]) -> list[Quota]:
-        """The same as kube-apiserver has them now, without those that are gone. Raises ClusterError.
+        """Read quotas again from kube-apiserver, without deleted ones. Raises ClusterError.
 
-        Upstream looks into its informer, which often has not seen yet what made the write fail.
+        Upstream reads its informer, which often has not seen the change yet that made the write fail.
         """
         found = []
         for quota in quotas:
@@ -69,7 +69,7 @@ class Accessor:
         return found
 
     async def write(self, namespace: str, quota: Quota) -> None:
-        """Raises ClusterError."""
+        """Write a quota's usage. Raises ClusterError."""
         written = await self._quotas.update_status(quota.claimed())
         self._written[f"{namespace}/{quota.name}"] = Quota.of(written)
 
@@ -93,7 +93,7 @@ class Accessor:
 
 
 class _Recent(dict[str, _Value], Generic[_Value]):
-    """Keeps what was set last."""
+    """Keeps the values that were set last."""
 
     def __setitem__(self, key: str, value: _Value) -> None:
         self.pop(key, None)

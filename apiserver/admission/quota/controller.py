@@ -1,8 +1,8 @@
-"""Checks changes against the quotas of their namespace and claims what they use, all that wait in one write of each quota.
+"""Check changes against the quotas of their namespace, and claim their usage. All waiting changes share one write per quota.
 
-A namespace is worked on by one task at a time: while it asks kube-apiserver, further changes gather. Replicas meet at the
-resourceVersion of a quota: who wrote later reads it again and checks once more.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/resourcequota/controller.go`.
+One task at a time works on a namespace: while it asks kube-apiserver, further changes gather. Concurrent replicas conflict at the
+resourceVersion of a quota: the later writer reads it again and checks once more. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/resourcequota/controller.go`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SECONDS = 10.0
 RETRIES = 3
 """How often quotas whose write failed are read and checked again."""
 PAUSE_SECONDS = 0.05
-"""Most time before that, so that replicas that met once do not meet again; drawn, and longer each time."""
+"""The longest pause before that: random, and longer each time, so that replicas do not conflict again."""
 STEP_SECONDS = 0.005
-"""How long changes are checked before others have a turn on the event loop."""
+"""How long changes are checked before other tasks get their turn on the event loop."""
 
 
 class Controller:
-    """`evaluate` is its face. `limited` is what only a quota allows."""
+    """Call `evaluate` for each change. `limited` are the resources that need a quota."""
 
     def __init__(
         self,
@@ -44,13 +44,14 @@ class Controller:
         self._limited = limited
         self._pause = pause
         self._waiting: dict[str, list[_Waiter]] = {}
-        """By namespace, for as long as one is worked on."""
+        """Waiting changes by namespace, while a task works on it."""
         self._tasks = set[asyncio.Task[None]]()
         self._queue = Workqueue(time.monotonic)
 
     async def evaluate(self, change: Change) -> None:
-        """Returns when the change fits and what it uses is claimed. Raises the StatusError of whatever forbids it: a quota, a failure of
-        kube-apiserver, or time."""
+        """Wait until the change fits and its usage is claimed. Raises the StatusError that forbids it: of a quota, of kube-apiserver,
+        or a timeout.
+        """
         namespace, waiter = change.attributes.namespace, _Waiter(change)
         waiting = self._waiting.get(namespace)
         self._queue.add(namespace)
@@ -68,7 +69,7 @@ class Controller:
             raise errors.internal("resource quota evaluation timed out") from None
 
     async def _work(self, namespace: str) -> None:
-        """Until nobody waits any more. Whoever has no verdict at the end is refused."""
+        """Judge changes until none waits. Changes without a verdict at the end are refused."""
         taken: list[_Waiter] = []
         try:
             while taken := self._waiting[namespace]:
@@ -92,7 +93,7 @@ class Controller:
                 await self._pause(random.uniform(0, PAUSE_SECONDS) * (RETRIES + 1 - left))
                 quotas = await self._read_again(namespace, failed, error)
         except ClusterError as error:
-            refusal = told(error)
+            refusal = status_error(error)
             for waiter in waiters:
                 waiter.refuse(refusal.again())
         for waiter in waiters:
@@ -101,7 +102,7 @@ class Controller:
     async def _check(
         self, quotas: Sequence[Quota], waiters: Sequence[_Waiter]
     ) -> tuple[Sequence[Quota], list[_Waiter]]:
-        """The quotas as they are to be written, and those who wait for that. All others have their verdict."""
+        """Return the quotas to write, and the changes that wait for the writes. All other changes have their verdict."""
         clock = asyncio.get_running_loop().time
         waiting, until = [], clock() + STEP_SECONDS
         for waiter in waiters:
@@ -125,7 +126,7 @@ class Controller:
     async def _write(
         self, namespace: str, before: Sequence[Quota], after: Sequence[Quota]
     ) -> tuple[list[Quota], ClusterError | None]:
-        """Those that could not be written, and why the last of them."""
+        """Write changed quotas. Return those that failed, and the last error."""
         failed, error = [], None
         for old, new in zip(before, after, strict=True):
             if new is not old:
@@ -144,7 +145,7 @@ class Controller:
 
 
 class _Waiter:
-    """One change, and whoever waits for what becomes of it."""
+    """One change, and the future of its verdict."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
@@ -159,8 +160,8 @@ class _Waiter:
             self.verdict.set_exception(error)
 
 
-def told(error: ClusterError) -> StatusError:
-    """What kube-apiserver said, as upstream passes it on; an error without a Status is 500 and its bare text."""
+def status_error(error: ClusterError) -> StatusError:
+    """Turn kube-apiserver's error into one for the client, as upstream does. Without a Status it is 500 with the bare text."""
     status = error.status if isinstance(error, Refused) else {}
     if not status:
         return errors.raw(str(error))

@@ -1,7 +1,7 @@
-"""How much of what an object of a kind uses: one object of its kind, and what the kind declares beside.
+"""Measure what an object uses: one object of its kind, and what the kind declares.
 
-Upstream: kubernetes/apiserver `pkg/quota/v1/generic/evaluator.go`,
-kubernetes/kubernetes `pkg/quota/v1/evaluator/core/{registry,resource_claims}.go`.
+Upstream: kubernetes/apiserver `pkg/quota/v1/generic/evaluator.go`, kubernetes/kubernetes
+`pkg/quota/v1/evaluator/core/{registry,resource_claims}.go`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NO_AMOUNTS: Amounts = {}
 
 
 def count_of(resource: Resource) -> str:
-    """The name under which quotas limit the number of objects of a kind."""
+    """Return the name under which quotas limit the number of objects of a kind."""
     return f"count/{resource.group_resource}"
 
 
 class Counting:
-    """Of a kind of which only the number counts: what exists already uses nothing more."""
+    """For a kind of which only the number counts: existing objects use nothing more."""
 
     def __init__(self, resource: Resource) -> None:
         self.name = count_of(resource)
@@ -39,7 +39,7 @@ class Counting:
 
 
 class Measuring:
-    """Of a kind that says itself what its objects use."""
+    """For a kind that declares what its objects use."""
 
     def __init__(self, resource: Resource, consumption: Consumption, surroundings: Surroundings, pods: Pods) -> None:
         self.name = count_of(resource)
@@ -52,7 +52,7 @@ class Measuring:
         return attributes.operation != "DELETE" and not attributes.subresource
 
     async def change(self, attributes: Attributes) -> Change:
-        """Raises ClusterError where a pod has to be asked for and cannot be."""
+        """Measure a change. Raises ClusterError if a pod is needed and cannot be read."""
         facts = await self._surroundings.facts(self._beside, self._consumption.reads)
         around = Around(self._surroundings.gates, facts, NO_AMOUNTS)
         old = attributes.old if attributes.operation == "UPDATE" else None
@@ -77,7 +77,7 @@ Evaluator = Counting | Measuring
 
 
 def evaluators(kinds: Kinds, surroundings: Surroundings, pods: Pods) -> Mapping[tuple[str, str], Evaluator]:
-    """By the group and the plural of each namespaced kind."""
+    """Make an evaluator for each namespaced kind, by group and plural."""
     made: dict[tuple[str, str], Evaluator] = {}
     for resource in kinds.stored:
         consumption = resource.consumption

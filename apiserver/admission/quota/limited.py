@@ -1,4 +1,4 @@
-"""What may only be used where a quota covers it: the configuration of the plugin in `--admission-control-config-file`.
+"""The configuration of the plugin in `--admission-control-config-file`: resources that may only be used if a quota covers them.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/resourcequota/{config.go,apis/resourcequota/}`.
 """
@@ -24,14 +24,14 @@ _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """Of objects of `resource`, what is called by a name that contains one of the texts."""
+    """Names of usage by objects of `resource` that need a quota: those that contain one of the texts."""
 
     resource: GroupResource
     match_contains: tuple[str, ...] = ()
 
 
 def read(document: Any) -> list[Limited]:
-    """Of a decoded document, None for none. `matchScopes` are about kinds that know scopes, which none of ours does.
+    """Read a decoded document; empty for None. `matchScopes` are ignored, because Sluice's kinds have no scopes.
 
     Raises ValueError with upstream's text.
     """
@@ -52,7 +52,7 @@ def read(document: Any) -> list[Limited]:
 def _version(document: Any) -> str:
     if not isinstance(document, dict):
         what = f"json: cannot unmarshal {_sort(document)} into Go value of type {_GO_STRUCT}"
-        raise ValueError(  # noqa: TRY004 - whoever reads the file catches these
+        raise ValueError(  # noqa: TRY004 - the readers of the file catch these
             f"couldn't get version/kind; json parse error: {what}"
         )
     kind, api_version = document.get("kind") or "", document.get("apiVersion") or ""
@@ -98,7 +98,7 @@ def _mismatch(value: Any, where: str, go: str) -> ValueError:
 
 
 def _sort(value: Any) -> str:
-    """As Go calls what stands in JSON."""
+    """Return Go's name for a JSON value's type."""
     for sort, types in (("bool", bool), ("array", list), ("string", str), ("number", (int, float))):
         if isinstance(value, types):
             return sort

@@ -1,9 +1,9 @@
-"""ResourceQuota: nothing is written that would use more than the quotas of its namespace allow, and what is used is claimed before.
+"""ResourceQuota: refuse writes that would exceed the quotas of their namespace, and claim usage before a write.
 
-kube-apiserver does not run its admission for requests that it passes on, so this stands here; the quota controller counts objects of ours
-through the API as it counts all others. Rights that this needs: list and watch `resourcequotas`, get one of them, update
-`resourcequotas/status`, and get `pods` in the group of kube-apiserver's own device claims, each in every namespace.
-Upstream: kubernetes/apiserver `pkg/admission/plugin/resourcequota/admission.go`.
+kube-apiserver does not run its admission for requests that it passes on, so Sluice does. The quota controller counts Sluice's objects
+through the API like all others. Rights: list and watch `resourcequotas`, get one of them, update `resourcequotas/status`, and get
+`pods` in the group of kube-apiserver's own device claims, each in every namespace. Upstream: kubernetes/apiserver
+`pkg/admission/plugin/resourcequota/admission.go`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from apiserver.schema.featuregate import Gates
 
 
 class Asked(Quotas, Cluster, Protocol):
-    """What is asked of the cluster."""
+    """The requests to the cluster."""
 
 
 class ResourceQuota:
-    """`memories` hold the stored objects of each kind; `limited` is what may only be used where a quota covers it."""
+    """`memories` hold the stored objects of each kind; `limited` are the resources that need a quota."""
 
     operations: Collection[Operation] = ("CREATE", "UPDATE")
 
@@ -50,7 +50,7 @@ class ResourceQuota:
         self._limited = bool(limited)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raises 403 for what a quota does not allow, and what kube-apiserver says where it cannot be asked."""
+        """Check a change. Raises 403 if a quota forbids it, and kube-apiserver's error if it cannot be asked."""
         info = attributes.info
         evaluator = self._evaluators.get((info.group, info.resource))
         if evaluator is None or not evaluator.handles(attributes):
@@ -62,6 +62,6 @@ class ResourceQuota:
         try:
             change = await evaluator.change(attributes)
         except ClusterError as error:
-            raise controller.told(error) from error
+            raise controller.status_error(error) from error
         if known is None or any(change.measured(raw) for raw in known):
             await self._controller.evaluate(change)

@@ -1,7 +1,7 @@
-"""What a pod uses already of what an object that was made for it asks for: it must not count twice.
+"""Compute the share of an object's usage that its pod has claimed already: it must not count twice.
 
-The scheduler makes a claim for a pod that asked for extended resources, which a quota has counted when the pod was created.
-Upstream: kubernetes/kubernetes `pkg/quota/v1/evaluator/core/{resource_claims,pods}.go`, kubernetes/component-helpers `resource/helpers.go`.
+The scheduler makes a claim for a pod that asked for extended resources. A quota has counted these when the pod was created. Upstream:
+kubernetes/kubernetes `pkg/quota/v1/evaluator/core/{resource_claims,pods}.go`, kubernetes/component-helpers `resource/helpers.go`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING: Amounts = {}
 
 class Cluster(Protocol):
     async def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """As kube-apiserver has it. Raises ClusterError."""
+        """Return the pod from kube-apiserver, or None. Raises ClusterError."""
 
 
 class Pods:
@@ -35,7 +35,7 @@ class Pods:
         self._now = now
 
     async def taken(self, attributes: Attributes, consumption: Consumption, obj: Object) -> Amounts:
-        """By the name in a quota; nothing for an object that is not the one made for its pod. Raises ClusterError."""
+        """Return the claimed amounts by their names in a quota. Empty for an object that was not made for its pod. Raises ClusterError."""
         owner, namespace = consumption.owner(obj), attributes.namespace
         if owner is None:
             return NOTHING
@@ -63,7 +63,7 @@ def _age(obj: Object) -> tuple[str, str]:
 
 
 def _usage(pod: Mapping[str, Any], now: float) -> Amounts:
-    """Its extended resources, as quotas name them, while it is neither at its end nor overdue."""
+    """Return its extended resources by their names in quotas, unless it has ended or is overdue."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     if status.get("phase") in ("Failed", "Succeeded"):
         return NOTHING
@@ -74,8 +74,11 @@ def _usage(pod: Mapping[str, Any], now: float) -> Amounts:
 
 
 def requests(pod: Mapping[str, Any]) -> Amounts:
-    """All that the pod asks for: the sum of its containers, those that restart included, or what its most demanding init container
-    needs together with those that restart and were started before it; and its overhead. Raises QuantityError."""
+    """Return all that the pod asks for. Raises QuantityError.
+
+    It is the larger of two amounts, plus the overhead. One is the sum of its containers, restarting init containers included. The other
+    is the most demanding init container, together with the restarting ones that started before it.
+    """
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     states = {
         state["name"]: state
@@ -99,7 +102,7 @@ def requests(pod: Mapping[str, Any]) -> Amounts:
 
 
 def _effective(container: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]], *, infeasible: bool) -> Amounts:
-    """What it asks for, or has got by now where that is more."""
+    """Return the request, or the granted amount if that is larger."""
     asked, state = _requests(container), states.get(container["name"])
     if state is None or state.get("resources") is None:
         return asked

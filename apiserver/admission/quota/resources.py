@@ -17,7 +17,7 @@ ZERO, ONE = Quantity(0), Quantity(1)
 
 
 def read(found: Mapping[str, Any] | None) -> dict[str, Quantity]:
-    """Of the JSON member of a quota. Raises QuantityError."""
+    """Parse the JSON member of a quota. Raises QuantityError."""
     return {name: quantity.parse(value) for name, value in (found or {}).items()}
 
 
@@ -30,7 +30,7 @@ def added(a: Amounts, b: Amounts) -> Amounts:
 
 
 def growth(new: Amounts, old: Amounts) -> Amounts:
-    """How much more `new` is, for each name of both; 0 for what is less."""
+    """Return how much more `new` is, for each name of both; 0 for what is less."""
     return {name: max(new.get(name, ZERO) - old.get(name, ZERO), ZERO) for name in (*new, *(old.keys() - new.keys()))}
 
 
@@ -48,13 +48,13 @@ def negative(amounts: Amounts) -> list[str]:
 
 
 def exceeding(amounts: Amounts, limits: Amounts) -> list[str]:
-    """The names of which there is more than the limit; what has no limit exceeds none."""
+    """Return the names whose amounts exceed their limits; names without a limit are left out."""
     return [name for name, limit in limits.items() if name in amounts and amounts[name] > limit]
 
 
-def told(amounts: Amounts) -> str:
+def format_amounts(amounts: Amounts) -> str:
     return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
 
 
-def names_told(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     return ",".join(sorted(names))

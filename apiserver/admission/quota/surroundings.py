@@ -1,4 +1,4 @@
-"""What the usage of an object depends on beyond itself: objects that this process has in its memory, read and remembered one by one."""
+"""Facts about other objects in memory that the usage of an object depends on, each read and cached once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
 
 Facts = Mapping[str, str]
-"""What is known of each object of a kind, by its name."""
+"""A fact about each object of a kind, by its name."""
 
 BATCH = 200
-"""Objects that are looked at before others have a turn on the event loop."""
-SETTLE_SECONDS = 10.0
+"""Objects that are read before other tasks get their turn on the event loop."""
+FILL_SECONDS = 10.0
 """How long a change waits for memory that is being filled."""
 
 
@@ -25,7 +25,7 @@ _loads = surrogates.replaced(orjson.loads)
 
 
 class Held(Protocol):
-    """A stored object: its JSON without kind and apiVersion. Another one after each change."""
+    """A stored object: its JSON without kind and apiVersion. Each change makes a new one."""
 
     @property
     def name(self) -> str: ...
@@ -37,22 +37,22 @@ class Held(Protocol):
 
 class View(Protocol):
     def scan(self, prefix: str) -> Iterator[Held]:
-        """The objects whose `namespace/name` begins so."""
+        """Yield the objects whose `namespace/name` begins so."""
 
 
 class Memory(Protocol):
-    """All objects of one kind; `applied` is another number after each change."""
+    """All objects of one kind; `applied` differs after each change."""
 
     @property
     def applied(self) -> int: ...
     @property
     def filling(self) -> bool: ...
-    async def settle(self, *, seconds: float) -> None: ...
+    async def wait_until_filled(self, *, seconds: float) -> None: ...
     def view(self) -> View: ...
 
 
 class Surroundings:
-    """Of the kinds by the name under which they are stored."""
+    """Facts by the name under which a kind is stored."""
 
     def __init__(self, memories: Mapping[str, Memory], gates: Gates) -> None:
         self.gates = gates
@@ -60,17 +60,17 @@ class Surroundings:
         self._read: dict[str, _Facts] = {}
 
     async def facts(self, stored: str, read: Callable[[Object], str]) -> Facts:
-        """What `read`, always the same for a kind, says of each object of a kind, by name. Nothing is read twice."""
+        """Return what `read` returns for each object of a kind, by name. `read` must be the same for a kind; nothing is read twice."""
         memory = self._memories[stored]
         if memory.filling:
-            await memory.settle(seconds=SETTLE_SECONDS)
+            await memory.wait_until_filled(seconds=FILL_SECONDS)
         known = self._read.setdefault(stored, _Facts())
         if memory.applied != known.at:
             await known.renew(memory, read)
         return known.facts
 
     async def mentioning(self, stored: str, namespace: str, text: str) -> list[Object]:
-        """The objects of a namespace in whose JSON the text stands."""
+        """Return the objects of a namespace whose JSON contains the text."""
         wanted, found = text.encode(), []
         for at, held in enumerate(self._memories[stored].view().scan(f"{namespace}/")):
             if at % BATCH == BATCH - 1:

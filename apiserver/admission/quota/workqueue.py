@@ -1,4 +1,4 @@
-"""What of the namespaces that wait for their changes to be checked is measured, under upstream's names.
+"""Metrics of the namespaces whose changes wait for a check, under upstream's names.
 
 Upstream: kubernetes/client-go `util/workqueue/metrics.go`, kubernetes/component-base `metrics/prometheus/workqueue/metrics.go`.
 """
@@ -14,13 +14,13 @@ NAME = "admission_quota_controller"
 
 
 class Workqueue:
-    """A namespace is added once until it is taken up. `clock` is in seconds."""
+    """A namespace is added once until work on it begins. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._waiting: dict[str, float] = {}
         self._worked_on: dict[str, float] = {}
-        """Both since when."""
+        """The times at which they were added, and at which work began."""
         self._adds = metrics.WORKQUEUE_ADDS.labels(NAME)
         self._waited = metrics.WORKQUEUE_QUEUE_SECONDS.labels(NAME)
         self._worked = metrics.WORKQUEUE_WORK_SECONDS.labels(NAME)
@@ -35,7 +35,7 @@ class Workqueue:
 
     @contextmanager
     def work(self, namespace: str) -> Iterator[None]:
-        """The namespace is taken up, and done with at the end."""
+        """Measure the work on a namespace."""
         now = self._worked_on[namespace] = self._clock()
         self._waited.observe(now - self._waiting.pop(namespace))
         try:

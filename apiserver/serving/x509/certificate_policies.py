@@ -1,7 +1,7 @@
-"""Whether a chain has the certificate policies that it asks for itself (RFC 5280 section 6.1, as RFC 9618 updates it).
+"""Check that a chain has the certificate policies that it requires itself (RFC 5280 section 6.1, as RFC 9618 updates it).
 
-Upstream: golang/go `src/crypto/x509/verify.go` policiesValid. Nobody asks for a policy here, so of the policy graph only its last level
-decides: whether it is empty.
+Upstream: golang/go `src/crypto/x509/verify.go` policiesValid. The verifier requires no policy, so only the last level of the policy
+graph matters: whether it is empty.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from apiserver.serving.x509.certificates import Certificate, Extensions
 ANY_POLICY = b"\x55\x1d\x20\x00"
 
 Level = dict[bytes, frozenset[bytes]]
-"""The valid policies of a certificate, and what each is called below it."""
+"""The valid policies of a certificate, and the names of each in the certificates below."""
 
 
 def are_valid(chain: Sequence[Certificate]) -> bool:
-    """`chain` begins with the leaf and ends with the root, whose own policies do not count."""
+    """Check a chain. It begins with the leaf and ends with the root, whose own policies do not count."""
     if len(chain) == 1:
         return True
     explicit_after = no_mapping_after = no_any_after = len(chain)
@@ -50,7 +50,7 @@ def _fewer(left: int, said: int | None) -> int:
 
 
 def _below(level: Level, says: Extensions, *, take_any: bool) -> Level:
-    """The valid policies of the next certificate."""
+    """Return the valid policies of the next certificate."""
     expected = frozenset[bytes]().union(*level.values())
     found = {
         policy: frozenset((policy,))
@@ -64,7 +64,7 @@ def _below(level: Level, says: Extensions, *, take_any: bool) -> Level:
 
 
 def _map(level: Level, says: Extensions, *, allowed: bool) -> bool:
-    """Rename policies for the certificates below. False: the mapping is invalid."""
+    """Rename policies for the certificates below. Return False if the mapping is invalid."""
     renamed: dict[bytes, set[bytes]] = {}
     for issuer, subject in says.mappings:
         if not allowed:

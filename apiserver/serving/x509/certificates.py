@@ -1,6 +1,6 @@
-"""An X.509 certificate as Go reads it. What Go refuses to parse is Malformed.
+"""Parse X.509 certificates like Go. Certificates that Go refuses to parse raise Malformed.
 
-`cryptography` reads certificates by other rules: it takes no version 2, and refuses names and extensions that Go never looks at.
+`cryptography` has other rules: it refuses version 2, and names and extensions that Go never reads.
 
 Upstream: golang/go `src/crypto/x509/parser.go`, `src/crypto/x509/x509.go`.
 """
@@ -26,10 +26,10 @@ SIGNS_CERTIFICATES, LAST_USAGE = 5, 8
 """Bits of keyUsage: keyCertSign, and the last one that is read."""
 
 URI_VALUES = 8
-"""To read a URI takes as long as to read so many values."""
+"""Parsing a URI takes as long as reading this many values."""
 
 Kind = Literal["RSA", "ECDSA", "Ed25519", "DSA", ""]
-"""Of a key; empty for one that Go does not know, and that signs nothing."""
+"""The kind of a key; empty for one that Go does not know, which verifies no signature."""
 
 _KINDS: Mapping[bytes, Kind] = {
     bytes.fromhex("2a864886f70d010101"): "RSA",
@@ -50,7 +50,7 @@ _ED25519_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """How a certificate is signed: with a key of which kind, over which hash ("" for Ed25519)."""
+    """A signature algorithm: the kind of key and the hash ("" for Ed25519)."""
 
     kind: Kind
     hash: str
@@ -65,7 +65,7 @@ _ALGORITHMS = {
     bytes.fromhex("2a8648ce3d040303"): Algorithm("ECDSA", "sha384"),
     bytes.fromhex("2a8648ce3d040304"): Algorithm("ECDSA", "sha512"),
 }
-"""Those that Go verifies. MD5, SHA-1 and DSA are not among them."""
+"""The algorithms that Go verifies. MD5, SHA-1 and DSA are left out."""
 _ED25519, _PSS = bytes.fromhex("2b6570"), bytes.fromhex("2a864886f70d01010a")
 
 
@@ -75,7 +75,7 @@ def _tlv(tag: int, *parts: bytes) -> bytes:
 
 
 def _pss_parameters() -> Iterator[tuple[bytes, Algorithm]]:
-    """The parameters of RSASSA-PSS that Go takes: one hash for everything, and a salt of its length. NULLs may be left out."""
+    """Yield the parameters of RSASSA-PSS that Go accepts: one hash for everything, and a salt of its length. NULLs may be left out."""
     mgf1 = _tlv(der.OBJECT_IDENTIFIER, bytes.fromhex("2a864886f70d010108"))
     for name, last in (("sha256", 1), ("sha384", 2), ("sha512", 3)):
         oid = _tlv(der.OBJECT_IDENTIFIER, bytes.fromhex("6086480165030402"), bytes((last,)))
@@ -93,11 +93,11 @@ _PSS_ALGORITHMS = dict(_pss_parameters())
 
 @dataclass(slots=True)
 class Extensions:
-    """What a certificate says beyond name and key. `usages`, `policies` and `mappings` hold encoded object identifiers.
+    """The extensions of a certificate. `usages`, `policies` and `mappings` hold encoded object identifiers.
 
-    `authority` says whether the certificate is a CA's, None without basicConstraints. `path_length` is -1 without a limit. `san` is the
-    encoded subjectAltName. `explicit_after`, `no_mapping_after` and `no_any_after` count certificates below, None for never.
-    `unhandled`: a critical extension is not understood.
+    `authority` is True for a CA, None without basicConstraints. `path_length` is -1 without a limit. `san` is the encoded
+    subjectAltName. `explicit_after`, `no_mapping_after` and `no_any_after` count certificates below, None for never. `unhandled`: a
+    critical extension is not understood.
     """
 
     authority: bool | None = None
@@ -119,7 +119,8 @@ class Extensions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """`issuer`, `subject` and `key` (SubjectPublicKeyInfo) are as encoded; `starts` and `ends` are seconds since the epoch.
+    """A parsed certificate. `issuer`, `subject` and `key` (SubjectPublicKeyInfo) are encoded; `starts` and `ends` are seconds since the
+    epoch.
 
     `algorithm` is None for one that Go does not verify. `bits` is the size of an RSA key.
     """
@@ -145,7 +146,7 @@ class Certificate:
 
 
 def parse(data: bytes, budget: Budget) -> Certificate:
-    """Raises Malformed."""
+    """Parse a certificate. Raises Malformed."""
     outer = Reader(data, budget)
     whole = outer.content(der.SEQUENCE)
     if outer:
@@ -197,7 +198,7 @@ def _algorithm(sequence: Reader) -> Algorithm | None:
 
 
 def _with_parameters(sequence: Reader) -> tuple[bytes, bytes]:
-    """Of an AlgorithmIdentifier, without its header."""
+    """Read an AlgorithmIdentifier without its header."""
     return sequence.object_identifier(), sequence.any_element() if sequence else b""
 
 
@@ -225,7 +226,7 @@ def _utf8(value: bytes) -> str:
 
 
 def _bmp(value: bytes) -> str:
-    """UCS-2, without what is no character of it."""
+    """Decode UCS-2. Raises Malformed for code points that are not characters."""
     if len(value) % 2:
         raise Malformed("invalid BMPString")
     value = value.removesuffix(b"\x00\x00") if value[-2:] == b"\x00\x00" else value
@@ -241,7 +242,7 @@ _ia5 = _ascii_of(bytes(range(0x80)))
 _STRINGS: Mapping[int, Callable[[bytes], str]] = {
     der.UTF8_STRING: _utf8,
     der.NUMERIC_STRING: _ascii_of(_DIGITS + b" "),
-    # With `*` and `&`, which are common.
+    # `*` and `&` are common in practice.
     der.PRINTABLE_STRING: _ascii_of(_LETTERS + _DIGITS + b"'()+,-./ :=?*&"),
     der.T61_STRING: _latin_1,
     der.IA5_STRING: _ia5,
@@ -250,7 +251,7 @@ _STRINGS: Mapping[int, Callable[[bytes], str]] = {
 
 
 def _attributes(name: bytes, budget: Budget) -> tuple[tuple[str, str], ...]:
-    """Object identifiers with their values, in order."""
+    """Return object identifiers with their values, in order."""
     found = list[tuple[str, str]]()
     sequence = Reader(name, budget).content(der.SEQUENCE)
     while sequence:
@@ -280,7 +281,7 @@ def _dotted(oid: bytes) -> str:
 
 
 def _key(encoded: bytes, budget: Budget) -> tuple[Kind, int]:
-    """What sort of key it is, and the bits of an RSA key."""
+    """Return the kind of a key, and the bits of an RSA key."""
     info = Reader(encoded, budget).content(der.SEQUENCE)
     oid, parameters = _with_parameters(info.content(der.SEQUENCE))
     data = info.bits()
@@ -305,7 +306,7 @@ def _key(encoded: bytes, budget: Budget) -> tuple[Kind, int]:
 
 
 def _check_point(point: bytes, curve: ec.EllipticCurve | None) -> None:
-    """Takes a hundredth of a millisecond; to verify a signature takes up to fifty times as long."""
+    """Check a point. It takes a hundredth of a millisecond; verifying a signature takes up to fifty times as long."""
     if curve is None or point[:1] != bytes((_UNCOMPRESSED,)):
         raise Malformed("unsupported elliptic curve")
     try:
@@ -336,7 +337,7 @@ def _extensions(sequence: Reader) -> Extensions:
     return says
 
 
-# Each reads the value of one extension, and says whether it understood all of it.
+# Each reads the value of one extension, and returns whether it understood all of it.
 
 
 def _key_usage(says: Extensions, value: Reader) -> bool:
@@ -376,7 +377,7 @@ def _subject_alternative_names(says: Extensions, value: Reader) -> bool:
 
 
 def _host(uri: str) -> str:
-    """Of a URI, as Go's url.Parse finds it."""
+    """Return the host of a URI, as Go's url.Parse finds it."""
     host = urls.host(uri)
     if host is None or (host and not is_domain(host)):
         raise Malformed("cannot parse URI")
@@ -398,7 +399,7 @@ def _name_constraints(says: Extensions, value: Reader) -> bool:
 
 
 def _subtree(tag: int, base: bytes, into: Names) -> bool:
-    """Whether Go knows this sort of name."""
+    """Add a subtree. Return whether Go knows this type of name."""
     if tag == _IP:
         address, mask = base[: len(base) // 2], base[len(base) // 2 :]
         if len(base) not in (8, 32) or not is_mask(mask):
@@ -461,7 +462,7 @@ def _inhibit_any_policy(says: Extensions, value: Reader) -> bool:
 
 
 def _count(number: int) -> int | None:
-    """Negative ones say nothing."""
+    """Return a count; None for a negative one, which has no meaning."""
     return number if number >= 0 else None
 
 

@@ -1,9 +1,9 @@
-"""Whom a CA bundle vouches for: the chain that a peer showed in its handshake, against one bundle at a time.
+"""Verify the certificates of a peer's handshake against a CA bundle, one bundle at a time.
 
-The rules are Go's, so that every certificate which kube-apiserver takes is taken, and no other. `cryptography` verifies signatures; its
+The rules are Go's, so that exactly those certificates are accepted that kube-apiserver accepts. `cryptography` verifies signatures. Its
 `verification` module follows the rules of the web, which refuse much of what clusters use.
 
-    roots ──► who is vouched for: signatures, from the roots down
+    roots ──► trusted signers: signatures, from the roots down
     leaf  ──► chains: names, times, CAs, path lengths, from the leaf up ──► policies, usages, name constraints of each
 
 Upstream: golang/go `src/crypto/x509/verify.go`, `src/crypto/tls/handshake_server.go` processCertsFromClient.
@@ -30,19 +30,21 @@ from apiserver.serving.x509.der import Budget, Malformed
 logger = logging.getLogger(__name__)
 
 LONGEST = 32
-"""Intermediates that are read of what a client presents, in the order of a handshake: the leaf's issuer first. Real chains have one to
-three. Go reads all."""
+"""The most intermediates of a client that are read, in the order of a handshake: the leaf's issuer first. Real chains have one to
+three. Go reads all.
+"""
 PRESENTED_BYTES = 32 << 10
-"""Of all certificates that a client presents; four of RSA-4096 take 8 KiB. Go's limit is 256 KiB."""
+"""The most bytes of all certificates of a client; four of RSA-4096 take 8 KiB. Go's limit is 256 KiB."""
 PRESENTED_VALUES = 5_000
-"""In all certificates that a client presents. An ordinary one has eighty. To read so many takes 8 ms."""
+"""The most values in all certificates of a client. An ordinary one has eighty. Reading this many takes 8 ms."""
 RSA_BITS = 8192
-"""The longest RSA key that a client may present, as Go has it."""
+"""The largest RSA key of a client, as in Go."""
 CANDIDATES = 100
-"""Issuers that are considered for one peer, as Go has it."""
+"""The most issuers that are considered for one peer, as in Go."""
 WRONG_SIGNATURES = 32
-"""How many signatures of one peer may turn out wrong before the search for one bundle ends; to verify one takes an eighth of a millisecond.
-Those of P-384, P-521 and RSA-8192 count four times. Go verifies 100 signatures of any sort."""
+"""The most invalid signatures of one peer before the search in one bundle ends; verifying one takes an eighth of a millisecond. Those
+of P-384, P-521 and RSA-8192 count four times. Go verifies 100 signatures of any kind.
+"""
 
 CLIENT_AUTH, ANY_USAGE = bytes.fromhex("2b06010505070302"), bytes.fromhex("551d2500")
 _LEAF_KINDS = "RSA", "ECDSA", "Ed25519"
@@ -55,25 +57,25 @@ _HASHES: Mapping[str, hashes.HashAlgorithm] = {
 
 
 class BadCertificates(Exception):
-    """A file does not hold what it should."""
+    """A file holds no valid certificates or keys."""
 
 
 class Refused(Exception):
-    """Why there is no chain, in Go's words."""
+    """No chain was found. The text is Go's."""
 
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 
 class Issuer:
-    """A certificate that others may be signed with. Its key is read when it is first used, which is after it was vouched for."""
+    """A certificate that may have signed others. Its key is read on first use, which is after its own signature was verified."""
 
     def __init__(self, certificate: Certificate) -> None:
         self.certificate = certificate
 
     @functools.cached_property
     def may_sign(self) -> bool:
-        """Upstream: CheckSignatureFrom."""
+        """Whether it may sign certificates. Upstream: CheckSignatureFrom."""
         certificate, says = self.certificate, self.certificate.says
         if says.authority is False or (certificate.version == 3 and says.authority is None):
             return False
@@ -81,7 +83,7 @@ class Issuer:
 
     @functools.cached_property
     def _key(self) -> PublicKey | None:
-        """None for a key that verifies nothing in Go."""
+        """The key, None for one that verifies nothing in Go."""
         try:
             key = serialization.load_der_public_key(self.certificate.key)
         except (ValueError, UnsupportedAlgorithm):
@@ -95,7 +97,7 @@ class Issuer:
 
     @functools.cached_property
     def effort(self) -> int:
-        """Of one signature, as `WRONG_SIGNATURES` counts."""
+        """The cost of verifying one signature, in units of `WRONG_SIGNATURES`."""
         match self._key:
             case rsa.RSAPublicKey(key_size=bits):
                 return max(1, (bits >> 12) ** 2)
@@ -125,7 +127,7 @@ class Issuer:
 
 
 def verifier(pem: bytes) -> Verifier:
-    """A function that finds a chain from a peer's certificate to this bundle and no other. Raises BadCertificates."""
+    """Return a function that finds a chain from a peer's certificate to this bundle. Raises BadCertificates."""
     try:
         ders = [ca.public_bytes(serialization.Encoding.DER) for ca in certificates(pem)]
         bundle = [parse(der, Budget(len(der))) for der in ders]
@@ -145,13 +147,13 @@ def verifier(pem: bytes) -> Verifier:
 
 
 def _issuers(pool: Sequence[Certificate]) -> list[Issuer]:
-    """Each certificate once."""
+    """Make issuers, each certificate once."""
     return [Issuer(certificate) for certificate in {each.encoded: each for each in pool}.values()]
 
 
 @functools.lru_cache(maxsize=1)
 def presented(peer: Peer) -> tuple[Certificate, ...]:
-    """What a client presented, leaf first. It is judged by each bundle in turn. Raises NotAuthentic."""
+    """Parse a client's certificates, leaf first. Cached, because each bundle judges them in turn. Raises NotAuthentic."""
     ders = peer.leaf, *peer.intermediates[:LONGEST]
     if sum(map(len, ders)) > PRESENTED_BYTES:
         raise NotAuthentic("the client's certificates are too large")
@@ -168,19 +170,19 @@ def presented(peer: Peer) -> tuple[Certificate, ...]:
 
 
 class Search:
-    """For chains of one peer at one time."""
+    """A search for chains of one peer at one time."""
 
     def __init__(self, roots: Sequence[Issuer], presented: Sequence[Issuer], at: float) -> None:
         self._roots, self._presented, self._at = roots, presented, at
         self._signed = set[tuple[Issuer, Certificate]]()
-        """Which signatures are good."""
+        """The valid signatures."""
         self._considered = 0
         self._hint = ""
         self._last: Refused | None = None
         """Why the last issuer that signed cannot be part of a chain."""
 
     def chain(self, leaf: Certificate) -> Sequence[Certificate]:
-        """The first chain that holds. Raises Refused."""
+        """Return the first valid chain. Raises Refused."""
         self._check(leaf, ())
         if any(root.certificate.encoded == leaf.encoded for root in self._roots):
             candidates: Iterator[tuple[Certificate, ...]] = iter([(leaf,)])
@@ -202,13 +204,13 @@ class Search:
     def _vouch(self, leaf: Certificate) -> None:
         """Verify signatures from the roots down.
 
-        Anybody can make intermediates with the right names, and keys that take a millisecond each. So no key is used before its owner
-        is known.
+        Anybody can make intermediates with the right names, and keys that take a millisecond each. So a key is used only after its
+        owner's own signature was verified.
         """
         left = {id(issuer.certificate): issuer for issuer in self._presented}
         wrong = 0
         issuers = list(self._roots)
-        for issuer in issuers:  # which grows
+        for issuer in issuers:  # the list grows in the loop
             if not issuer.may_sign:
                 continue
             for certificate in (leaf, *(other.certificate for other in self._presented)):
@@ -225,7 +227,9 @@ class Search:
                         return
 
     def _above(self, below: tuple[Certificate, ...]) -> Iterator[tuple[Certificate, ...]]:
-        """The chains that begin with these certificates. Roots come before intermediates, and those whose key is named before others."""
+        """Yield the chains that begin with these certificates. Roots come before intermediates, and issuers with the named key before
+        others.
+        """
         child = below[-1]
         for pool in (self._roots, self._presented):
             for issuer in sorted(_named(pool, child.issuer), key=functools.partial(_match, child)):
@@ -253,7 +257,7 @@ class Search:
                     yield from self._above(chain)
 
     def _check(self, certificate: Certificate, below: Sequence[Certificate], *, root: bool = False) -> None:
-        """What a certificate must be to stand above these. Key usages do not count here. Upstream: isValid."""
+        """Check whether a certificate may stand above these. Key usages do not count here. Upstream: isValid."""
         says = certificate.says
         if says.unhandled:
             raise Refused("unhandled critical extension")
@@ -276,7 +280,7 @@ def _named(pool: Sequence[Issuer], subject: bytes) -> Iterator[Issuer]:
 
 
 def _match(child: Certificate, issuer: Issuer) -> int:
-    """How well an issuer's key is the one that the certificate names: 0 is best."""
+    """Return how well an issuer's key fits the one that the certificate names: 0 is best."""
     wanted, has = child.says.authority_key, issuer.certificate.says.subject_key
     if wanted == has:
         return 0
@@ -284,7 +288,7 @@ def _match(child: Certificate, issuer: Issuer) -> int:
 
 
 def _is_in(candidate: Certificate, chain: Sequence[Certificate]) -> bool:
-    """Whether the chain has the same holder with the same key. Upstream: alreadyInChain."""
+    """Return whether the chain has the same subject with the same key already. Upstream: alreadyInChain."""
     for other in chain:
         if (candidate.subject, candidate.key) == (other.subject, other.key):
             if candidate.says.san == other.says.san:
@@ -330,6 +334,6 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def peer(session: ServerSession) -> Peer | None:
-    """What a client presented in its handshake, which proved that it holds the key of the first certificate."""
+    """Return the certificates of a client's handshake, which proved that it holds the key of the first one."""
     presented = session.peer_certificates(1 + LONGEST)
     return Peer.of(presented[0], tuple(presented[1:])) if presented else None

@@ -1,4 +1,4 @@
-"""Read DER as Go's `cryptobyte` does: definite and minimal lengths, tags of one byte, and no opinion on what follows the last value read.
+"""Read DER like Go's `cryptobyte`: definite and minimal lengths, tags of one byte; bytes after the last value read are ignored.
 
 Upstream: golang.org/x/crypto `cryptobyte/asn1.go`.
 """
@@ -27,14 +27,14 @@ _CENTURY_ENDS = 50
 
 
 class Malformed(ValueError):
-    """Bytes are not the DER that they should be."""
+    """The bytes are not valid DER."""
 
     def __init__(self, text: str = "malformed DER") -> None:
         super().__init__(text)
 
 
 class Budget:
-    """How many values may still be read of what a stranger sent. To read one takes a microsecond and a half."""
+    """The number of values that may still be read from untrusted bytes. Reading one takes a microsecond and a half."""
 
     __slots__ = ("left",)
 
@@ -63,20 +63,20 @@ class Reader:
         self._end = len(data) if end is None else end
 
     def __bool__(self) -> bool:
-        """Whether anything is left."""
+        """Return whether bytes are left."""
         return self._at < self._end
 
     @property
     def rest(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         return self._data[self._at : self._end]
 
     def peek(self, tag: int) -> bool:
-        """Whether the next value has this tag."""
+        """Return whether the next value has this tag."""
         return self._at < self._end and self._data[self._at] == tag
 
     def any(self) -> tuple[int, Reader]:
-        """The next value, whatever it is: its tag and its content."""
+        """Read the next value of any type: its tag and its content."""
         tag, start = self._header()
         return tag, Reader(self._data, self.budget, start, self._at)
 
@@ -89,7 +89,7 @@ class Reader:
         return self.content(tag) if self.peek(tag) else None
 
     def element(self, tag: int) -> bytes:
-        """The whole value, with its tag and its length."""
+        """Read a whole value, with its tag and its length."""
         start = self._at
         self.content(tag)
         return self._data[start : self._at]
@@ -100,7 +100,7 @@ class Reader:
         return self._data[start : self._at]
 
     def _header(self) -> tuple[int, int]:
-        """Read tag and length, move behind the content, and return where that starts."""
+        """Read tag and length, move past the content, and return where the content starts."""
         self.budget.spend(1)
         data, at, end = self._data, self._at, self._end
         if end - at < 2 or data[at] & _HIGH_TAG == _HIGH_TAG:
@@ -126,7 +126,7 @@ class Reader:
         return int.from_bytes(content, "big", signed=True)
 
     def small_integer(self, tag: int = INTEGER) -> int:
-        """One of at most 64 bits."""
+        """Read an integer of at most 64 bits."""
         value = self.integer(tag)
         if not -(1 << 63) <= value < 1 << 63:
             raise Malformed
@@ -139,19 +139,19 @@ class Reader:
         return content == b"\xff"
 
     def object_identifier(self) -> bytes:
-        """In its encoded form."""
+        """Read an object identifier in its encoded form."""
         content = self.content(OBJECT_IDENTIFIER).rest
         if not is_object_identifier(content):
             raise Malformed
         return content
 
     def bits(self) -> bytes:
-        """A BIT STRING, its unused bits shifted out at the end."""
+        """Read a BIT STRING; its unused bits are shifted out at the end."""
         unused, data = self._bit_string()
         return (int.from_bytes(data, "big") >> unused).to_bytes(len(data), "big") if unused else data
 
     def flags(self) -> frozenset[int]:
-        """Which of the first 16 bits of a BIT STRING are set."""
+        """Return which of the first 16 bits of a BIT STRING are set."""
         _, data = self._bit_string()
         return frozenset(8 * at + bit for at, byte in enumerate(data[:2]) for bit in range(8) if byte & (0x80 >> bit))
 
@@ -165,7 +165,7 @@ class Reader:
         return unused, data
 
     def time(self) -> float:
-        """Seconds since the epoch."""
+        """Read a time, in seconds since the epoch."""
         tag, content = self.any()
         match = _TIME.fullmatch(content.rest)
         if match is None or tag not in (UTC_TIME, GENERALIZED_TIME):

@@ -1,4 +1,4 @@
-"""Names that a CA may certify, and names that it may not.
+"""Check names against the name constraints of CAs.
 
 Upstream: golang/go `src/crypto/x509/constraints.go`, and parseRFC2821Mailbox in `src/crypto/x509/verify.go`.
 """
@@ -21,14 +21,14 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Forbidden(Exception):
-    """A certificate holds a name that a CA above it may not certify; the text is Go's."""
+    """A certificate holds a name that a CA above it may not certify. The text is Go's."""
 
 
 @dataclass(slots=True)
 class Names:
-    """Names of a certificate by their sort, or subtrees of such names. `hosts` are those of URIs.
+    """Names of a certificate by their type, or subtrees of such names. `hosts` are those of URIs.
 
-    Addresses have 4 or 16 bytes, and as subtrees their mask behind them.
+    Addresses have 4 or 16 bytes; as subtrees their mask follows them.
     """
 
     dns: list[str] = field(default_factory=list)
@@ -42,25 +42,25 @@ class Names:
 
 @dataclass(slots=True)
 class Constraints:
-    """The subtrees of one CA. A sort of which none is permitted is not limited; subtrees that Go does not know are left out."""
+    """The subtrees of one CA. A type without permitted subtrees is not limited; subtrees that Go does not know are left out."""
 
     permitted: Names = field(default_factory=Names)
     excluded: Names = field(default_factory=Names)
 
 
 def is_domain(text: str, *, constraint: bool = False) -> bool:
-    """Whether Go takes it for a domain. A constraint may begin with a dot, and everything is in the empty one."""
+    """Return whether Go accepts it as a domain. A constraint may begin with a dot, and the empty one contains everything."""
     return not text or (_SUBTREE if constraint else _DOMAIN).fullmatch(text) is not None
 
 
 def is_mask(mask: bytes) -> bool:
-    """Whether ones come first, then zeros."""
+    """Return whether ones come first, then zeros."""
     inverted = int.from_bytes(mask, "big") ^ ((1 << 8 * len(mask)) - 1)
     return inverted & (inverted + 1) == 0
 
 
 def mailbox(text: str) -> tuple[str, str] | None:
-    """Local part and domain of an address, None of what is none."""
+    """Return local part and domain of an address, None for an invalid one."""
     match = _MAILBOX.fullmatch(text)
     if match is None or not is_domain(match[3]):
         return None
@@ -96,7 +96,7 @@ def _mailbox(email: str) -> tuple[str, str]:
 
 
 def _plain_host(host: str) -> str:
-    """Of a URI, without its port. An address is in no domain."""
+    """Return the host of a URI without its port. Raises Forbidden for an address, which is in no domain."""
     if not host:
         raise Forbidden("URI with empty host cannot be matched against constraints")
     name = host.lower()
@@ -114,7 +114,7 @@ def _plain_host(host: str) -> str:
 
 
 class _Limits:
-    """The constraints of one CA, made for looking names up: what a name costs does not grow with their number."""
+    """The constraints of one CA, indexed: the cost of a name does not grow with their number."""
 
     def __init__(self, said: Constraints) -> None:
         permitted, excluded = said.permitted, said.excluded
@@ -151,7 +151,7 @@ def _excluded(sort: str, name: str) -> Forbidden:
 
 
 class _Subtrees:
-    """Domains with all that is in them; one that begins with a dot is not in itself."""
+    """Domains with all their subdomains; one that begins with a dot does not contain itself."""
 
     def __init__(self, domains: Iterable[str]) -> None:
         self._domains = frozenset(map(str.lower, domains))
@@ -214,7 +214,7 @@ class _Emails:
 
 
 class _Networks:
-    """Addresses by mask, of which there are few."""
+    """Addresses by mask; there are few masks."""
 
     def __init__(self, networks: Iterable[bytes]) -> None:
         self._masked: dict[tuple[int, int], set[int]] = {}

@@ -33,7 +33,7 @@ class Filling:
     def __init__(self) -> None:
         self.waited: list[float] = []
 
-    async def settle(self, *, seconds: float) -> None:
+    async def wait_until_filled(self, *, seconds: float) -> None:
         self.waited.append(seconds)
 
     def view(self) -> None:

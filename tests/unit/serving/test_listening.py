@@ -85,11 +85,11 @@ async def test_a_handshake_that_has_begun_is_finished_after_the_port_was_closed(
     with rig.connect() as early:
         await rig.accepted()
         rig.listener.close()
-        settled = asyncio.ensure_future(rig.listener.settled())
+        handshakes = asyncio.ensure_future(rig.listener.handshakes_done())
         await asyncio.sleep(0)
-        assert not settled.done()
+        assert not handshakes.done()
         assert (await rig.ask(early)).startswith(b"HTTP/1.1 200")
-        await settled
+        await handshakes
         with pytest.raises(ConnectionRefusedError):
             rig.connect()
 

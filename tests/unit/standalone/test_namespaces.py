@@ -20,7 +20,7 @@ class Filling:
         self.filling = True
         self._after = after
 
-    async def settle(self, *, seconds: float) -> None:
+    async def wait_until_filled(self, *, seconds: float) -> None:
         assert seconds > 0
         self.filling = False
 

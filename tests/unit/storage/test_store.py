@@ -63,14 +63,14 @@ async def test_waiter_for_memory_goes_on_when_it_is_filled(shared_server: Server
     await install(shared_server, resource)
     stores = await opening(shared_server, resource, wait=False)
     store = stores[resource]
-    await asyncio.gather(*(store.settle(seconds=30) for _ in range(100)))
+    await asyncio.gather(*(store.wait_until_filled(seconds=30) for _ in range(100)))
     assert not store.filling
     store.view()
 
 
 async def test_waiter_for_unfilled_memory_goes_on_after_a_while(opening: Open, tmp_path: object) -> None:
     stores = await opening(f"unix://{tmp_path}/nobody", "g/things", wait=False)
-    await stores["g/things"].settle(seconds=0.01)
+    await stores["g/things"].wait_until_filled(seconds=0.01)
     assert not stores["g/things"].filling, "nobody fills it"
 
 

@@ -61,7 +61,7 @@ async def test_a_search_for_writes_in_doubt_that_fails_is_begun_again(
 ) -> None:
     await install(shared_server, resource)
     store = (await opening(shared_server, resource))[resource]
-    fault, before = fail_once(monkeypatch, writes.Writer, "_settle"), failures("settling")
+    fault, before = fail_once(monkeypatch, writes.Writer, "_resolve"), failures("outcomes")
     submit = Connection.submit
 
     def unclear(self: Connection, command: bytes, answered: Any) -> None:
@@ -74,7 +74,7 @@ async def test_a_search_for_writes_in_doubt_that_fails_is_begun_again(
     monkeypatch.setattr(Connection, "submit", unclear)
     await create(store, "a")
 
-    assert (fault.calls, failures("settling")) == (2, before + 1)
+    assert (fault.calls, failures("outcomes")) == (2, before + 1)
 
 
 async def test_store_is_followed_again_after_any_end_of_a_session(

@@ -13,7 +13,7 @@ from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.lineage import ServerClock, Session
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Answered, Connection, Disconnected, Failed, Rejected
-from apiserver.storage.writes import BATCH_BYTES, FLIGHTS, MOST_WAITING, Lane, Write, Writer
+from apiserver.storage.writes import BATCH_BYTES, FLIGHTS, MOST_WAITING, ResourceWrites, Write, Writer
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision, splice
 from apiserver.watchcache.errors import StorageError
@@ -123,7 +123,7 @@ class Stage:
         self.loop = asyncio.get_running_loop()
         self.writer = Writer(OPTIONS, boot_id="boot", loop=self.loop)
         self.log = FakeLog()
-        self.lane: Lane = self.writer.lane(self.log)
+        self.resource_writes: ResourceWrites = self.writer.writes_of(self.log)
         self.session = self.attach("run", client_id=5)
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -137,7 +137,9 @@ class Stage:
         return self.session
 
     def commit(self, name: str, data: bytes | None = b"", expected: Revision = ABSENT) -> asyncio.Future[Entry]:
-        return self.writer.submit(self.lane, Write(Key(name), value(name) if data == b"" else data, expected, "u"))
+        return self.writer.submit(
+            self.resource_writes, Write(Key(name), value(name) if data == b"" else data, expected, "u")
+        )
 
     async def sent(self) -> Sent:
         await eventually(lambda: self.writes.sent)
@@ -214,10 +216,10 @@ async def test_each_resource_has_a_write_queue_of_its_own() -> None:
     other = FakeLog("g/others")
     other.epoch = b"9"
     stage.commit("a")
-    stage.writer.submit(stage.writer.lane(other), Write(Key("b"), value("b"), Revision(0)))
+    stage.writer.submit(stage.writer.writes_of(other), Write(Key("b"), value("b"), Revision(0)))
     first, second = await stage.sent(), await stage.sent()
     assert (first.arguments[0], second.arguments[0]) == (b"7", b"9")
-    assert stage.writer.lane(stage.log) is stage.lane
+    assert stage.writer.writes_of(stage.log) is stage.resource_writes
 
 
 async def test_cancelled_write_that_was_not_sent_is_dropped() -> None:

@@ -139,7 +139,7 @@ class Memory:
         del self.objects[key]
         self.applied += 1
 
-    async def settle(self, *, seconds: float) -> None:
+    async def wait_until_filled(self, *, seconds: float) -> None:
         self.filling = False
 
     def view(self) -> Memory:
