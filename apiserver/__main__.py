@@ -65,10 +65,10 @@ def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config
     """Parse the command line. Raises ConfigError with all errors in flags, environment, and the files that they name."""
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
-    kinds, mistakes = app.judged(settings.serving, reading.wrong, alone=settings.alone)
-    mistakes = [*reading.mistakes, *mistakes, *_named(settings, environ)]
-    if kinds is None or mistakes:
-        raise ConfigError(mistakes)
+    kinds, errors = app.judged(settings.serving, reading.wrong, alone=settings.alone)
+    errors = [*reading.errors, *errors, *_named(settings, environ)]
+    if kinds is None or errors:
+        raise ConfigError(errors)
     return settings, kinds
 
 
@@ -76,22 +76,22 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield errors in existing files, folders and descriptors. Invalid flags are not in the settings."""
     match settings.command:
         case config.DEV:
-            yield from listener.mistakes(environ, pid=os.getpid())
-            yield from dev.mistakes(settings)
-            yield from opening.mistakes(settings.audit, environ)
+            yield from listener.errors(environ, pid=os.getpid())
+            yield from dev.errors(settings)
+            yield from opening.errors(settings.audit, environ)
         case config.SERVE:
-            yield from listener.mistakes(environ, pid=os.getpid())
-            yield from dynamiccertificates.mistakes(settings.serving, settings.authentication)
-            yield from delegation.mistakes(settings, environ)
-            yield from opening.mistakes(settings.audit, environ)
+            yield from listener.errors(environ, pid=os.getpid())
+            yield from dynamiccertificates.errors(settings.serving, settings.authentication)
+            yield from delegation.errors(settings, environ)
+            yield from opening.errors(settings.audit, environ)
         case config.STORE:
             moved = settings.migration
-            yield from credentials.mistakes((moved.from_kubeconfig, moved.to_kubeconfig), environ)
+            yield from credentials.errors((moved.from_kubeconfig, moved.to_kubeconfig), environ)
 
 
 def _misconfigured(error: ConfigError, argv: Sequence[str]) -> int:
-    for mistake in error.mistakes:
-        print(f"sluice: {mistake}", file=sys.stderr)
+    for text in error.errors:
+        print(f"sluice: {text}", file=sys.stderr)
     print(f"sluice: see `{config.help_for(argv)}`", file=sys.stderr)
     return 2
 

@@ -134,9 +134,9 @@ def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
 
     `alone` adds the kinds that a server without a cluster needs. Raises ConfigError, also for invalid combinations of feature gates.
     """
-    served, mistakes = judged(serving, alone=alone)
-    if served is None or mistakes:
-        raise ConfigError(mistakes)
+    served, errors = judged(serving, alone=alone)
+    if served is None or errors:
+        raise ConfigError(errors)
     return served
 
 

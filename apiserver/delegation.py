@@ -89,10 +89,10 @@ def callers(config: Config, cluster: Client | None = None) -> Callers:
     return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
 
 
-def mistakes(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+def errors(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the errors in kubeconfigs and in `--admission-control-config-file`."""
     asked = config.delegation
-    yield from cluster_credentials.mistakes((asked.authentication_kubeconfig, asked.authorization_kubeconfig), environ)
+    yield from cluster_credentials.errors((asked.authentication_kubeconfig, asked.authorization_kubeconfig), environ)
     yield from control_errors(config)
 
 
@@ -103,7 +103,7 @@ def control_errors(config: Config) -> Iterator[str]:
         if not config.delegation.standalone:
             _limited(config)
     except ConfigError as error:
-        yield from error.mistakes
+        yield from error.errors
 
 
 def _control(config: Config) -> credentials.Configuration:

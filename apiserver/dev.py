@@ -149,16 +149,16 @@ def _admission(config: Config) -> Files:
     """Load the files that configure admission. Raises ConfigError with all their errors."""
     files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()))
     if wrong := files.load():
-        raise ConfigError([f"--admission: {mistake}" for mistake in wrong])
+        raise ConfigError([f"--admission: {error}" for error in wrong])
     return files
 
 
-def mistakes(config: Config) -> Iterator[str]:
+def errors(config: Config) -> Iterator[str]:
     """Yield the errors of the files that configure admission, and of the folders that must be writable."""
     try:
         _admission(config)
     except ConfigError as error:
-        yield from error.mistakes
+        yield from error.errors
     yield from delegation.control_errors(config)
     folder, kubeconfig = config.dev.data_dir, config.dev.kubeconfig
     if why := folders.distrust(folder, _OURS):

@@ -65,7 +65,7 @@ class IgnoringErrors:
         await self._delegate.stop()
 
 
-def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
+def errors(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the errors in the files of log and webhook. Creates the log file if it is missing."""
     if audit.log.path not in ("", STDOUT):
         try:
@@ -73,8 +73,8 @@ def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
         except FileError as error:
             yield f"--audit-log-path: {error}"
     if audit.policy_file and audit.webhook.config_file:
-        for mistake in credentials.mistakes((audit.webhook.config_file,), environ):
-            yield f"--audit-webhook-config-file: {mistake}"
+        for text in credentials.errors((audit.webhook.config_file,), environ):
+            yield f"--audit-webhook-config-file: {text}"
 
 
 def open_backend(audit: Audit, environ: Mapping[str, str]) -> Backend | None:
@@ -82,7 +82,7 @@ def open_backend(audit: Audit, environ: Mapping[str, str]) -> Backend | None:
 
     The caller starts it on the event loop that uses it.
     """
-    found = list(mistakes(audit, environ))
+    found = list(errors(audit, environ))
     if found:
         raise ConfigError(found)
     if not audit.policy_file:

@@ -21,9 +21,9 @@ def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:
         raise ConfigError([_worded(e)]) from None
 
 
-def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
+def errors(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the errors in the files that the configuration names."""
-    yield from backends.mistakes(audit, environ)
+    yield from backends.errors(audit, environ)
     if audit.policy_file:
         try:
             policy.load(audit.policy_file)

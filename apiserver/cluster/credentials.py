@@ -199,7 +199,7 @@ class _Entry:
     """The credentials come from a plugin or a provider."""
 
 
-def mistakes(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
+def errors(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the errors of kubeconfigs, each file once. An empty path is skipped."""
     for path in filter(None, dict.fromkeys(paths)):
         try:

@@ -135,7 +135,7 @@ class Audit:
 # fmt: on
 
 
-def mistakes(audit: Audit, wrong: Set[str]) -> Iterator[str]:
+def errors(audit: Audit, wrong: Set[str]) -> Iterator[str]:
     """Yield errors that no flag shows by itself, except about an unused log or webhook. `wrong` are the flags that already have errors."""
     if audit.log.path:
         yield from _sink(LOG, audit.log, wrong)

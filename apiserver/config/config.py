@@ -141,34 +141,34 @@ KUBE = "kube"
 def _gates(text: str) -> dict[str, bool]:
     """Parse `Gate=true` pairs, each optionally after its component. Upstream: `featuregate/feature_gate.go` Set."""
     switched: dict[str, bool] = {}
-    components, mistakes = set(), []
+    components, errors = set(), []
     for pair in filter(None, text.split(",")):
         before, colon, after = pair.partition(":")
         component, setting = (before.strip(), after.strip()) if colon else ("", pair.strip())
         components.add(component)
         name, equals, value = (part.strip() for part in setting.partition("="))
         if component not in ("", KUBE):
-            mistakes.append(f"component not registered: {component}")
+            errors.append(f"component not registered: {component}")
         elif setting and not equals:
-            mistakes.append(f"missing bool value for {name}")
+            errors.append(f"missing bool value for {name}")
         elif setting:
             try:
                 switched[name] = strconv.parse_bool(value)
             except ValueError as e:
-                mistakes.append(f"invalid value of {name}={value}, err: {e}")
+                errors.append(f"invalid value of {name}={value}, err: {e}")
     if components >= {"", KUBE}:
-        mistakes.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
-    if mistakes:
-        raise Partly(switched, mistakes)
+        errors.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+    if errors:
+        raise Partly(switched, errors)
     return switched
 
 
 def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
     """Split a list. `wrong` returns the error of an entry, "" if it has none."""
     names = [part.strip() for part in text.split(",")] if text else []
-    mistakes = {name: wrong(name) if name else "has an empty entry" for name in names}
-    if any(mistakes.values()):
-        raise Partly(tuple(name for name in names if not mistakes[name]), list(filter(None, mistakes.values())))
+    errors = {name: wrong(name) if name else "has an empty entry" for name in names}
+    if any(errors.values()):
+        raise Partly(tuple(name for name in names if not errors[name]), list(filter(None, errors.values())))
     return tuple(names)
 
 
@@ -511,14 +511,14 @@ class Reading:
 
     config: Config
     wrong: Set[str]
-    mistakes: Sequence[str]
+    errors: Sequence[str]
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Config:
     """Return the configuration of this start. Raises ConfigError with every error in flags and environment."""
     reading = read(argv, environ, gates=gates)
-    if reading.mistakes:
-        raise ConfigError(reading.mistakes)
+    if reading.errors:
+        raise ConfigError(reading.errors)
     return reading.config
 
 
@@ -532,18 +532,18 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     if words.command == PACKAGES:
         unknown = _take_packages(words, unknown)
     values = flags.values(FLAGS, words.command, words, environ)
-    mistakes = [f"unknown argument {word}" for word in unknown] + values.mistakes
-    mistakes += _overlaps(values)
+    errors = [f"unknown argument {word}" for word in unknown] + values.errors
+    errors += _overlaps(values)
     if words.command == SERVE:
-        mistakes += _contradictions(values, environ)
+        errors += _contradictions(values, environ)
     action: str = getattr(words, "action", "")
     if words.command == STORE:
-        mistakes += _place_errors(action, values)
+        errors += _place_errors(action, values)
     if words.command == PACKAGES and not _given(values, KINDS):
-        mistakes.append("kinds check: a PACKAGE is required")
+        errors.append("kinds check: a PACKAGE is required")
     found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
-    mistakes += auditing.mistakes(found.audit, values.wrong)
-    return Reading(_completed(found), values.wrong, mistakes)
+    errors += auditing.errors(found.audit, values.wrong)
+    return Reading(_completed(found), values.wrong, errors)
 
 
 def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:

@@ -20,16 +20,16 @@ _FLAG, _PREFIX = "flag", "prefix"
 class ConfigError(Exception):
     """The configuration is invalid; `errors` are all reasons."""
 
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = list(mistakes)
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = list(errors)
 
 
 class Partly(ValueError):
     """A part of a text is invalid; `value` is the value of the rest."""
 
-    def __init__(self, value: Any, mistakes: Sequence[str]) -> None:
-        super().__init__(*mistakes)
+    def __init__(self, value: Any, errors: Sequence[str]) -> None:
+        super().__init__(*errors)
         self.value = value
 
 
@@ -209,11 +209,11 @@ class Values(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.wrong: set[str] = set()
-        self.mistakes: list[str] = []
+        self.errors: list[str] = []
 
-    def note(self, flag: Flag, mistakes: Iterable[str]) -> None:
+    def note(self, flag: Flag, errors: Iterable[str]) -> None:
         self.wrong.add(flag.name)
-        self.mistakes += mistakes
+        self.errors += errors
 
     def completed(self, flags: Iterable[Flag]) -> Mapping[str, Any]:
         """Return all values, with the default of a flag that has none."""

@@ -87,14 +87,14 @@ BETWEEN_PAIRS = ";"
 
 def named_pairs(text: str) -> tuple[NamedPair, ...]:
     """Parse `certfile,keyfile` or `certfile,keyfile:name,name`, several with `;` between them."""
-    pairs, mistakes = list[NamedPair](), list[str]()
+    pairs, errors = list[NamedPair](), list[str]()
     for one in text.split(BETWEEN_PAIRS) if text else ():
         try:
             pairs.append(_named_pair(one))
         except ValueError as e:
-            mistakes += e.args
-    if mistakes:
-        raise Partly(tuple(pairs), mistakes)
+            errors += e.args
+    if errors:
+        raise Partly(tuple(pairs), errors)
     return tuple(pairs)
 
 

@@ -116,7 +116,7 @@ class Shown:
     """
 
     token: str
-    mistakes: tuple[str, ...]
+    failures: tuple[str, ...]
     subprotocols: tuple[str, ...] | None = None
 
 
@@ -128,7 +128,7 @@ class _Credentials:
     proxy: bool
     user: User | None
     user_ends: float
-    mistakes: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 def authenticate(
@@ -165,7 +165,7 @@ def authenticate(
         try:
             user = await reviewer.review(shown.token, source=request.remote or "")
         except (BadToken, ClusterError) as e:
-            raise refuse(request, NotAuthentic("; ".join((*shown.mistakes, str(e)))), started=started) from None
+            raise refuse(request, NotAuthentic("; ".join((*shown.failures, str(e)))), started=started) from None
         if shown.subprotocols is not None:
             request.exchange.subprotocols = list(shown.subprotocols)
         return await accept(request, with_authenticated(user), started=started)
@@ -227,7 +227,7 @@ class Identify:
 
     def __call__(self, request: Request) -> User | Shown:
         """Return the sender, or the token to review."""
-        mistakes: tuple[str, ...] = ()
+        failures: tuple[str, ...] = ()
         if request.peer is not None:
             now = self._now()
             credentials = self._credentials(request.peer, now)
@@ -239,19 +239,19 @@ class Identify:
             if credentials.user is not None:
                 metrics.CLIENT_CERTIFICATE_SECONDS.only.observe(credentials.user_ends - now)
                 return credentials.user
-            mistakes = credentials.mistakes
+            failures = credentials.failures
         token = bearer_token(request)
         if token is not None:
-            return Shown(token, mistakes)
+            return Shown(token, failures)
         if request.exchange.upgrades:
             try:
-                shown = subprotocol_token(request.headers.getall("Sec-WebSocket-Protocol", ()), mistakes)
+                shown = subprotocol_token(request.headers.getall("Sec-WebSocket-Protocol", ()), failures)
             except NotAuthentic as e:
-                raise NotAuthentic("; ".join((*mistakes, str(e)))) from None
+                raise NotAuthentic("; ".join((*failures, str(e)))) from None
             if shown is not None:
                 return shown
-        if mistakes:
-            raise NotAuthentic("; ".join(mistakes))
+        if failures:
+            raise NotAuthentic("; ".join(failures))
         if not self._anonymous:
             raise NoCredentials("no credentials provided")
         return ANONYMOUS
@@ -275,24 +275,24 @@ class Identify:
 
 def _verify(peer: Peer, trust: Trust, *, now: float) -> _Credentials:
     until, proxy, user, user_ends = float("inf"), False, None, 0.0
-    mistakes: list[str] = []
+    failures: list[str] = []
     if trust.proxy is not None:
         try:
             verified = trust.proxy(peer, now)
             _check_allowed(verified.subject.common_name, trust.names.allowed_names)
             until, proxy = verified.until, True
         except NotAuthentic as e:
-            mistakes.append(str(e))
+            failures.append(str(e))
     if trust.client is not None:
         try:
             verified = trust.client(peer, now)
             user, user_ends = certificate_user(verified.subject), verified.until
             until = min(until, verified.until)
         except NotAuthentic as e:
-            mistakes.append(str(e))
-    if mistakes:
+            failures.append(str(e))
+    if failures:
         until = min(until, now + FAILURE_SECONDS)
-    return _Credentials(until, proxy, user, user_ends, tuple(mistakes))
+    return _Credentials(until, proxy, user, user_ends, tuple(failures))
 
 
 def _check_allowed(name: str, allowed: Sequence[str]) -> None:
@@ -426,7 +426,7 @@ BEARER_SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 _BASE64URL = re.compile("[A-Za-z0-9_-]*")
 
 
-def subprotocol_token(headers: Sequence[str], mistakes: tuple[str, ...]) -> Shown | None:
+def subprotocol_token(headers: Sequence[str], failures: tuple[str, ...]) -> Shown | None:
     """Return the token among the subprotocols that a WebSocket's client offers, or None.
 
     Browsers cannot send an Authorization header with a WebSocket. The client must offer another subprotocol too, which the answer
@@ -452,4 +452,4 @@ def subprotocol_token(headers: Sequence[str], mistakes: tuple[str, ...]) -> Show
         raise NotAuthentic("invalid base64.bearer.authorization token") from None
     if not others:
         raise NotAuthentic("missing additional subprotocol")
-    return Shown(token, mistakes, tuple(others))
+    return Shown(token, failures, tuple(others))

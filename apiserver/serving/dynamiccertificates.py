@@ -265,7 +265,7 @@ class Certificates:
             logger.info("authorities changed", extra=about)
 
 
-def mistakes(serving: Serving, authentication: Authentication) -> Iterator[str]:
+def errors(serving: Serving, authentication: Authentication) -> Iterator[str]:
     """Yield the errors in the files that flags name."""
     files = Files.of(serving, authentication)
     if serving.cert_file and serving.key_file:

@@ -155,7 +155,7 @@ def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:
     return environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid)
 
 
-def mistakes(environ: Mapping[str, str], *, pid: int) -> Iterator[str]:
+def errors(environ: Mapping[str, str], *, pid: int) -> Iterator[str]:
     """Yield the errors of a socket that was handed over."""
     if not is_handed_over(environ, pid=pid):
         return

@@ -347,7 +347,7 @@ def test_inconsistent_gates_are_an_error_of_the_operator() -> None:
     ):
         with pytest.raises(config.ConfigError) as caught:
             gates(flag)
-        assert caught.value.mistakes == [f"--feature-gates: {told}"]
+        assert caught.value.errors == [f"--feature-gates: {told}"]
 
 
 def test_all_gates_of_a_stage_can_be_switched() -> None:

@@ -353,7 +353,7 @@ async def test_limited_resources_are_configured_in_a_file(plane: Plane, tmp_path
     with pytest.raises(config.ConfigError) as caught:
         async with delegation.opened(asked({}), {}):
             raise AssertionError
-    assert caught.value.mistakes == [wrong]
+    assert caught.value.errors == [wrong]
     async with delegation.opened(asked({}, disable_admission_plugins="ResourceQuota"), {}) as delegates:
         assert delegates.limited == ()
 

@@ -50,7 +50,7 @@ _SCOPES: Mapping[str, Callable[[str, Object], Iterator[Scope]]] = {
 """The scopes of a configuration's expressions, by the names of configurations in `sources.Sources`."""
 
 
-def mistakes(sort: str, configuration: Object) -> Iterator[FieldError]:
+def errors(sort: str, configuration: Object) -> Iterator[FieldError]:
     """Yield the errors of a decoded configuration; none if required members are missing, because that was reported already."""
     make = _SCOPES.get(sort)
     if make is None:
@@ -61,4 +61,4 @@ def mistakes(sort: str, configuration: Object) -> Iterator[FieldError]:
         return
     for scope in scopes:
         scope.compile()
-        yield from scope.mistakes()
+        yield from scope.errors()

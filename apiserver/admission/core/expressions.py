@@ -159,7 +159,7 @@ class Scope:
         """Return the texts that did not compile, with their errors."""
         return [(expression.text, expression.problem) for expression in self._all if expression.problem]
 
-    def mistakes(self) -> Iterator[FieldError]:
+    def errors(self) -> Iterator[FieldError]:
         """Yield the compile errors with their paths, except for missing expressions."""
         for expression in self._all:
             if expression.problem and expression.text:

@@ -48,7 +48,7 @@ class Found:
         default_factory=lambda: {name: {} for name in registration.SHAPES}
     )
     params: dict[NamedKind, list[Object]] = field(default_factory=dict)
-    mistakes: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def read(paths: Iterable[Path], *, now: str) -> Found:
@@ -56,25 +56,25 @@ def read(paths: Iterable[Path], *, now: str) -> Found:
     defaults.
     """
     found = Found()
-    for file in _files(paths, found.mistakes):
+    for file in _files(paths, found.errors):
         try:
             documents = list(yaml.load_all(file.read_bytes(), _Loader))
         except (OSError, yaml.YAMLError, ValueError, RecursionError) as e:
-            found.mistakes.append(f"{file}: {' '.join(str(e).split())}")
+            found.errors.append(f"{file}: {' '.join(str(e).split())}")
             continue
         for where, document in _objects(str(file), documents):
-            found.mistakes += [f"{where}: {mistake}" for mistake in _take(document, found, now)]
+            found.errors += [f"{where}: {error}" for error in _take(document, found, now)]
     return found
 
 
-def _files(paths: Iterable[Path], mistakes: list[str]) -> Iterator[Path]:
+def _files(paths: Iterable[Path], errors: list[str]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path
             continue
         inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
         if not inside:
-            mistakes.append(f"{path}: no file of this folder ends with {', '.join(SUFFIXES)}")
+            errors.append(f"{path}: no file of this folder ends with {', '.join(SUFFIXES)}")
         yield from inside
 
 
@@ -129,10 +129,10 @@ def _take(document: Any, found: Found, now: str) -> Iterator[str]:
             yield f"{about} stands there twice"
         known[name] = {}
         content = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
-        for mistake in _complete(shape, content, into=known[name], now=now):
-            yield f"{about}: {mistake}"
+        for error in _complete(shape, content, into=known[name], now=now):
+            yield f"{about}: {error}"
         if known[name]:
-            yield from (f"{about}: {mistake}" for mistake in compilation.mistakes(sort, known[name]))
+            yield from (f"{about}: {error}" for error in compilation.errors(sort, known[name]))
 
 
 def _complete(shape: Struct, content: Object, *, into: dict[str, Any], now: str) -> Iterator[str]:
@@ -223,18 +223,18 @@ class Files:
             if signature == self._seen:
                 continue
             self._seen = signature
-            mistakes = self._take(await asyncio.to_thread(read, self._paths, now=self._now()))
-            for mistake in mistakes:
-                logger.error("the changed admission files are not used", extra={"error": mistake})
-            if not mistakes:
+            errors = self._take(await asyncio.to_thread(read, self._paths, now=self._now()))
+            for error in errors:
+                logger.error("the changed admission files are not used", extra={"error": error})
+            if not errors:
                 logger.info("the changed admission files are used", extra={"objects": self.count})
 
     def _take(self, found: Found) -> list[str]:
-        if not found.mistakes:
+        if not found.errors:
             for name, kept in self._kept.items():
                 kept.take(found.configurations[name])
             self._params.objects = found.params
-        return found.mistakes
+        return found.errors
 
     @property
     def count(self) -> int:

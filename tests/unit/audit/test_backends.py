@@ -75,7 +75,7 @@ def test_nothing_is_recorded_without_a_policy_or_a_place(tmp_path: Path, caplog:
 def test_all_files_that_cannot_be_used_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(config.ConfigError) as caught:
         opening(POLICY, f"--audit-log-path={tmp_path}", "--audit-webhook-config-file=/nowhere")
-    assert caught.value.mistakes == [
+    assert caught.value.errors == [
         f"--audit-log-path: open {tmp_path}: is a directory",
         "--audit-webhook-config-file: /nowhere cannot be read: No such file or directory",
     ]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apiserver.cluster.client import Client, ClusterError, in_pod
-from apiserver.cluster.credentials import Kubeconfig, ServiceAccount, mistakes
+from apiserver.cluster.credentials import Kubeconfig, ServiceAccount, errors
 from tests.unit.cluster.plane import Clock, Plane, answer, client_of, encoded, status
 
 HERE = "/api/v1/things"
@@ -347,13 +347,13 @@ def test_errors_in_files_are_reported_without_a_request(
     plane: Plane, user: dict[str, Any], cluster: dict[str, Any], problem: str
 ) -> None:
     path = plane.kubeconfig(user, **cluster)
-    [told] = mistakes(["", path, path], {})
+    [told] = errors(["", path, path], {})
     assert problem in told
 
 
 def test_a_plugin_is_not_asked_only_to_find_errors(plane: Plane) -> None:
     insecure = {"insecure-skip-tls-verify": True, "certificate-authority-data": "aGVsbG8="}
-    assert list(mistakes([plane.kubeconfig(EXEC), plane.kubeconfig({"token": "t"}, **insecure)], {})) == []
+    assert list(errors([plane.kubeconfig(EXEC), plane.kubeconfig({"token": "t"}, **insecure)], {})) == []
 
 
 async def test_a_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:

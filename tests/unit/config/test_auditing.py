@@ -29,7 +29,7 @@ def audit(*flags: str, **environ: str) -> Audit:
 def mistakes(*flags: str) -> list[str]:
     with pytest.raises(config.ConfigError) as caught:
         audit(*flags)
-    return caught.value.mistakes
+    return caught.value.errors
 
 
 def test_the_flags_and_their_defaults_are_upstreams() -> None:

@@ -12,7 +12,7 @@ from apiserver.config import config
 def mistakes(*argv: str, **environ: str) -> list[str]:
     with pytest.raises(config.ConfigError) as caught:
         config.parse(argv, environ)
-    return caught.value.mistakes
+    return caught.value.errors
 
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}

@@ -118,4 +118,4 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
 def test_all_errors_get_upstreams_messages(said: str, mistakes: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         kinds(said)
-    assert refused.value.mistakes == [f"--runtime-config: {text}" for text in mistakes]
+    assert refused.value.errors == [f"--runtime-config: {text}" for text in mistakes]

@@ -218,7 +218,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def mistakes_of(*flags: str) -> list[str]:
     with pytest.raises(ConfigError) as refused:
         app.kinds(config.parse(["dev", *flags], {}).serving)
-    return refused.value.mistakes
+    return refused.value.errors
 
 
 HERE = "from tests.unit.kinds.test_served import *\n"
@@ -288,7 +288,7 @@ def test_gates_of_a_package_are_switched_like_built_in_ones(package: Path) -> No
 def test_missing_module_is_reported_with_the_other_errors() -> None:
     with pytest.raises(ConfigError) as refused:
         config.parse(["dev", "--kinds", "no_such_module.kinds", "--secure-port", "x"], {})
-    assert refused.value.mistakes == [
+    assert refused.value.errors == [
         "--secure-port: 'x' is not a whole number",
         "--kinds: there is no module no_such_module.kinds",
     ]

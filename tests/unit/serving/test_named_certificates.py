@@ -185,7 +185,7 @@ def test_named_pair_that_does_not_match_is_an_error(tmp_path: Path) -> None:
     one, two = write_pair(tmp_path, "one", "x"), write_pair(tmp_path, "two", "x")
     words = [*STORE, "--tls-cert-file", str(one[0]), "--tls-private-key-file", str(one[1]), *flag_of((one[0], two[1]))]
     found = config.parse(words, {})
-    (told,) = dynamiccertificates.mistakes(found.serving, found.authentication)
+    (told,) = dynamiccertificates.errors(found.serving, found.authentication)
     assert told.startswith(f"--tls-sni-cert-key: {one[0]} and {two[1]} are no certificate with its key")
 
 
