@@ -59,7 +59,7 @@ from apiserver.kinds import enablement, packages
 from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.listcache.encoding import EncodingCache, Use
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.resource import Resource
@@ -257,7 +257,7 @@ def build(
         decide=delegates.authorizer.authorize,
         namespace_labels=namespaces.labels,
         newest_labels=namespaces.newest_labels,
-        sending=Turnstile(urgent=lambda: False, in_order=True),
+        sending=FairQueue(urgent=lambda: False, in_order=True),
         gates=switched,
         cel=DeviceSelectors(switched),
     )

@@ -29,7 +29,7 @@ from apiserver.config import config
 from apiserver.delegation import Delegates
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import allocator, tasks
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.serving.connections import Connections, check_parser, remember_no_targets
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
@@ -103,7 +103,7 @@ class Server:
             sock,
             protocol=self._connections,
             context=lambda: certificates.context,
-            turnstile=Turnstile(urgent=app.filling),
+            fair_queue=FairQueue(urgent=app.filling),
         )
         self._watching_files = asyncio.get_running_loop().create_task(
             tasks.supervised(self._renew, name="certificates")

@@ -1,4 +1,4 @@
-"""In which order, and how fast, clients that all come at once are let in. Knows neither sockets nor handshakes."""
+"""Admit clients that come at the same time one after another, in a fair order. Knows neither sockets nor handshakes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections import deque
 from collections.abc import Callable
 
 FILLING_SECONDS = 0.02
-"""Between two who are let in while memory is being filled, so that filling has the first call on the event loop."""
+"""The pause between two admissions while memory is being filled, so that filling has priority on the event loop."""
 
 
-class Turnstile:
-    """Lets one through in each turn of the event loop, the newest and the oldest alternately, and hardly any while there is something more
-    urgent to do.
+class FairQueue:
+    """Admits one caller in each turn of the event loop, the newest and the oldest alternately; only slowly while other work is urgent.
 
-    A handshake costs about a millisecond of CPU. When all watchers of a server come back at the same moment, whoever comes last (the
-    kubelet with its probe, an administrator) would wait behind all of them; here it waits for one or two. Were it always the newest, who
-    came first would wait for as long as others come: clients that open a connection for each request overtake it again and again, until
-    its time is over. Nobody who waits can hold up others: a turn is over when it has begun.
+    A handshake costs about a millisecond of CPU. When all watchers of a server reconnect at the same moment, the last caller (the
+    kubelet with its probe, an administrator) would wait behind all of them; here it waits for one or two. If the newest always came
+    first, the oldest would starve: clients that open a connection for each request would overtake it until its time is over. A waiting
+    caller cannot delay others: a turn is over when it has begun.
     """
 
     def __init__(self, *, urgent: Callable[[], bool], in_order: bool = False) -> None:
-        """`urgent` says whether something else needs the event loop more; `in_order`: who came first goes first, for those who come back
-        again and again."""
+        """`urgent` returns whether other work needs the event loop more. `in_order`: first come, first served, for callers that come
+        back again and again.
+        """
         self._urgent = urgent
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -32,11 +32,11 @@ class Turnstile:
         self._turning = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting callers."""
         return len(self._waiting)
 
     async def pass_through(self) -> None:
-        """Returns when it is the caller's turn."""
+        """Wait for the caller's turn."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)
         if not self._turning:
@@ -47,7 +47,7 @@ class Turnstile:
     def _next(self) -> None:
         while self._waiting:
             turn = next(self._takes)()
-            if not turn.done():  # else the client gave up
+            if not turn.done():  # else the client has left
                 turn.set_result(None)
                 break
         else:

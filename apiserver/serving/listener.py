@@ -13,7 +13,7 @@ from OpenSSL import SSL
 
 from apiserver import metrics
 from apiserver.config import config
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.serving import ports, tls
 
 logger = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ class Listener:
         *,
         protocol: Callable[[], asyncio.Protocol],
         context: Callable[[], SSL.Context],
-        turnstile: Turnstile,
+        fair_queue: FairQueue,
     ) -> None:
         self._sock = sock
         self._protocol = protocol
         self._context = context
-        self._turnstile = turnstile
+        self._fair_queue = fair_queue
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
@@ -118,7 +118,7 @@ class Listener:
             async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
                 first = await _first_byte(connection)
                 if first == TLS_RECORD:
-                    await self._turnstile.pass_through()
+                    await self._fair_queue.pass_through()
             if first == TLS_RECORD:
                 async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
                     await tls.accept(connection, self._context(), self._protocol)

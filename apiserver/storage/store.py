@@ -19,7 +19,7 @@ from functools import partial
 
 from apiserver import metrics
 from apiserver.runtime import tasks
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.storage import bootstrap, functions, lineage, pipeline, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.bootstrap import Broken
@@ -60,7 +60,7 @@ class Store:
         self._link = link
         self._writer = writer
         self._writes = writer.writes_of(replica)
-        self._turnstile = Turnstile(urgent=lambda: False)
+        self._fair_queue = FairQueue(urgent=lambda: False)
         self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
         name = metrics.resource_label(self.resource)
         metrics.STORE_WRITABLE.labels(name).set_function(lambda: self.store_state() is None)
@@ -99,7 +99,7 @@ class Store:
         try:
             async with asyncio.timeout(seconds):
                 await self._replica.installed.wait()
-                await self._turnstile.pass_through()
+                await self._fair_queue.pass_through()
         except TimeoutError:
             return
 

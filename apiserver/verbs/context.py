@@ -11,7 +11,7 @@ from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.kinds.served import Kinds
 from apiserver.listcache.encoding import EncodingCache
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.workers import Workers
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
@@ -56,7 +56,7 @@ class Services:
     decide: Callable[[User, RequestInfo], Awaitable[Decision]]
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
-    sending: Turnstile
+    sending: FairQueue
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None
 

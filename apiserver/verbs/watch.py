@@ -22,7 +22,7 @@ from apiserver.apimachinery.request import RequestInfo
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
 from apiserver.verbs import failures, read, rendering, selection
@@ -343,7 +343,7 @@ class Sink:
     __slots__ = ("_keys", "_lengthy", "_sending", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
     def __init__(
-        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: Turnstile
+        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: FairQueue
     ) -> None:
         self._sending = sending
         self.meter = meter
@@ -460,7 +460,7 @@ class AgingSink(Sink):
     __slots__ = ("_clock",)
 
     def __init__(
-        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: Turnstile
+        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: FairQueue
     ) -> None:
         super().__init__(stream, encoder, chosen, meter, sending=sending)
         self._clock = encoder.clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 
 
 class Crowd:
@@ -81,7 +81,7 @@ async def test_cancelled_waiter_takes_no_turn() -> None:
 
 async def test_while_something_is_urgent_few_pass_and_afterwards_all() -> None:
     urgent = True
-    crowd = Crowd(Turnstile(urgent=lambda: urgent))
+    crowd = Crowd(FairQueue(urgent=lambda: urgent))
     crowd.come(*range(200))
     for _ in range(1000):
         await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from apiserver.app import App
 from apiserver.config import config
 from apiserver.filters.drain import Drain
 from apiserver.filters.state import Request
-from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.fairqueue import FairQueue
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.connections import Connections
 from apiserver.serving.listener import Listener
@@ -51,7 +51,7 @@ class Rig:
             sock,
             protocol=self.connections,
             context=lambda: certificates.context,
-            turnstile=Turnstile(urgent=lambda: False),
+            fair_queue=FairQueue(urgent=lambda: False),
         )
         self.port = sock.getsockname()[1]
         self.client = ssl.create_default_context(cadata=kit.ca_pem.decode())
