@@ -57,10 +57,12 @@ ReadPeer = Callable[[ServerSession], Peer | None]
 class Protocol(web.RequestHandler):
     """One connection: aiohttp's, with limits on the time and size of headers, and parser errors in Go's words.
 
-    `peer` is the identity that the client presented in the handshake. This class reads aiohttp's own state: `_request_count` (requests
-    with complete headers), `_messages` (requests that wait, each with its body), `_current_request`, `_reading_paused` and
-    `_buffer_paused` (a body, or the queue of requests, is full), and `_next_keepalive_close_time` (of an idle connection, counted from
-    its last response).
+    `peer` is the identity that the client presented in the handshake. This class reads aiohttp's own state:
+
+    * `_request_count`: requests with complete headers
+    * `_messages`, `_current_request`: requests that wait, each with its body; the one being served
+    * `_reading_paused`, `_buffer_paused`: a body, or the queue of requests, is full
+    * `_next_keepalive_close_time`: of an idle connection, counted from its last response
     """
 
     __slots__ = (

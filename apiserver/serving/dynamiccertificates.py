@@ -241,7 +241,10 @@ class Certificates:
             context = self._make_context(authorities)
         except BadCertificates as e:
             # The serving pair is just being replaced. Trust does not wait for that; handshakes do, until the files are read again.
-            logger.error("handshakes still use the authorities of before", extra={"error": str(e)})
+            logger.error(
+                "the serving certificate is unreadable, handshakes use the last authorities",
+                extra={"error": str(e)},
+            )
             context, self._signature = self._context, None
         self._cluster = seen
         self._install(authorities, context, trust)

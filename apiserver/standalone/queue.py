@@ -77,5 +77,5 @@ class Queue(Generic[Item]):
             "error": str(error)[:1024],
             "pause_seconds": pause,
         }
-        logger.warning("a controller tries again later", extra=about)
+        logger.warning("a controller failed and tries again later", extra=about)
         asyncio.get_running_loop().call_later(pause, self.add, item)

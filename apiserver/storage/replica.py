@@ -204,7 +204,10 @@ class Replica:
         """End all watches cleanly and ask to be filled anew, because the log cannot be followed from this state."""
         if not self.filled:
             return
-        logger.warning("rebuilding", extra={"resource": self.resource, "reason": reason, "detail": detail})
+        logger.warning(
+            "memory is filled anew from the store",
+            extra={"resource": self.resource, "reason": reason, "detail": detail},
+        )
         self.meter.rebuilt(reason)
         self.filled = False
         self.installed.clear()

@@ -392,7 +392,10 @@ class Stores(Mapping[str, Store]):
                 except Foreign:
                     raise
                 except (Rejected, Failed, Broken, Diverged) as refused:  # the other resources go on
-                    logger.warning("not filled", extra={"resource": replica.resource, "reason": str(refused)})
+                    logger.warning(
+                        "memory could not be filled",
+                        extra={"resource": replica.resource, "reason": str(refused)},
+                    )
             earliest = self._loop.time() + self._options.backoff_seconds
 
     async def _fill_once(self, session: Session, replica: Replica) -> None:

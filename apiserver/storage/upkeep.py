@@ -135,7 +135,7 @@ class Upkeep:
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
         refusal = "; ".join(found.refusals)
         if refusal != self._link.refusal:
-            logger.warning("the store's state changed", extra={"refused_because": refusal})
+            logger.warning("the reasons for refusing writes changed", extra={"refused_because": refusal})
             self._link.refusal = refusal
         if server.headroom < MEMORY_HEADROOM:
             logger.warning("the store's memory is almost full", extra={"headroom": round(server.headroom, 3)})

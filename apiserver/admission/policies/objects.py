@@ -2,7 +2,7 @@
 
 Upstream: kubernetes/apiserver `pkg/cel/mutation/dynamic/objects.go` (ConvertToNative),
 `pkg/admission/plugin/policy/mutating/patch/json_patch.go`. Differences: Go cannot read lists and maps that an expression writes inside
-a list or map of an object, and panics at an object in a list or map of a JSONPatch. Here they are converted.
+a list or map of an object. It panics at an object in a list or map of a JSONPatch. Here they are converted.
 """
 
 from __future__ import annotations
