@@ -1,4 +1,4 @@
-"""Admission to a byte budget."""
+"""Byte budgets of audit events."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ async def entered(budget: ByteBudget, size: int) -> asyncio.Task[None]:
     return coming
 
 
-async def idle() -> None:
+async def let_tasks_run() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-def test_members_that_a_client_can_make_long_count() -> None:
-    light = weight(event())
-    assert weight(event(uri="/" + "x" * 10_000)) > light + 9_000
-    assert weight(event(request=[b"1" * 100], response=[b"2" * 100, b"3" * 100])) == light + 300
-    assert weight(event(annotations={"a": "b" * 1000})) == light + 1000
+def test_what_a_client_can_make_long_counts() -> None:
+    light = memory_of(event())
+    assert memory_of(event(uri="/" + "x" * 10_000)) > light + 9_000
+    assert memory_of(event(request=[b"1" * 100], response=[b"2" * 100, b"3" * 100])) == light + 300
+    assert memory_of(event(annotations={"a": "b" * 1000})) == light + 1000
     named = User("jane", groups=("g" * 100,), extra={"scopes": ("s" * 100, "t" * 100)})
     assert memory_of(replace(event(), user=None, acting=named)) == memory_of(replace(event(), user=None)) + 300
 
 
-async def test_first_waiter_goes_in_first() -> None:
-    room = Room(10)
-    await room.enter(6)
-    large, small = await entered(room, 5), await entered(room, 1)
+async def test_who_comes_first_goes_in_first() -> None:
+    budget = ByteBudget(10)
+    await budget.acquire(6)
+    large, small = await entered(budget, 5), await entered(budget, 1)
     assert not large.done()
     assert not small.done()
-    room.leave(6)
-    await idle()
+    budget.release(6)
+    await let_tasks_run()
     assert large.done()
     assert small.done()
     budget.release(5)
@@ -47,10 +47,10 @@ async def test_first_waiter_goes_in_first() -> None:
     assert budget.unused
 
 
-async def test_event_larger_than_the_limit_goes_in_alone() -> None:
-    room = Room(10)
-    await room.enter(1)
-    large = await entered(room, 1000)
+async def test_what_is_larger_than_the_room_goes_in_alone() -> None:
+    budget = ByteBudget(10)
+    await budget.acquire(1)
+    large = await entered(budget, 1000)
     assert not large.done()
     budget.release(1)
     await large
@@ -61,10 +61,10 @@ async def test_event_larger_than_the_limit_goes_in_alone() -> None:
 
 
 @pytest.mark.parametrize("let_in", [False, True])
-async def test_cancelled_waiter_blocks_no_other(*, let_in: bool) -> None:
-    room = Room(10)
-    await room.enter(10)
-    gone, after = await entered(room, 10), await entered(room, 5)
+async def test_who_gives_up_keeps_nobody_out(*, let_in: bool) -> None:
+    budget = ByteBudget(10)
+    await budget.acquire(10)
+    gone, after = await entered(budget, 10), await entered(budget, 5)
     if let_in:
         budget.release(10)
     gone.cancel()
