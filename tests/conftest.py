@@ -12,15 +12,27 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.fixtures import steps
+from tests.fixtures import cases, steps
 
 PROJECT = pathlib.Path(__file__).resolve().parent.parent
 
-# A loaded machine is slow, not wrong: the 180 s of a test are its only deadline.
-hypothesis.settings.register_profile("sluice", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# A loaded machine is slow, not wrong: the 600 s of a test are its only deadline. Each run draws other examples. `thorough` is for nights:
+# make test-unit ARGS=--hypothesis-profile=thorough
+hypothesis.settings.register_profile(
+    "sluice", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("sluice"), max_examples=500)
 hypothesis.settings.load_profile("sluice")
 # For tests that run tests: --hypothesis-profile=brief.
 hypothesis.settings.register_profile("brief", hypothesis.settings.get_profile("sluice"), max_examples=10)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(cases.OPTION, default="", help="run only recorded cases whose id contains this text")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    cases.select(config.getoption(cases.OPTION))
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +101,18 @@ FAILED = pytest.StashKey[bool]()
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    counted = getattr(getattr(item, "function", None), cases.COUNTED, None)
+    if counted and report.when == "call":
+        report.user_properties.append((cases.COUNTED, counted))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many recorded cases the tests over tables have."""
+    ended = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    counts = [count for report in ended for name, count in report.user_properties if name == cases.COUNTED]
+    if counts:
+        terminalreporter.write_line(f"{sum(counts):,} recorded cases in {len(counts)} of the tests")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

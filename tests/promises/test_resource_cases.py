@@ -25,6 +25,7 @@ from apiserver.validation import verdict
 from apiserver.verbs import lifecycle
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
+from tests.fixtures.cases import each_case
 from tests.fixtures.composed import Composed, composed
 from tests.fixtures.connection import Answer
 from tests.fixtures.valkey import Server, shared_server
@@ -137,7 +138,7 @@ def obeys(resource: Resource, old: Object) -> bool:
     return passes is None or passes(old)
 
 
-@pytest.mark.parametrize("name", names())
+@each_case("name", names())
 def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
     case = table[name]
     resource = KINDS[case.kind]

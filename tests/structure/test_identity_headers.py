@@ -7,9 +7,8 @@ import ast
 import pathlib
 from collections.abc import Iterator
 
-import pytest
-
 import apiserver
+from tests.fixtures.cases import each_case
 
 ROOT = pathlib.Path(apiserver.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -54,7 +53,7 @@ def named_headers(tree: ast.AST) -> Iterator[str]:
             yield node.value.lower()
 
 
-@pytest.mark.parametrize("file", FILES, ids=room)
+@each_case("file", FILES, ids=room)
 def test_identity_headers_are_named_only_where_trusted_or_refused(file: pathlib.Path) -> None:
     tree = ast.parse(file.read_text())
     texts = set(named_headers(tree))
@@ -77,7 +76,7 @@ def walks(tree: ast.AST) -> Iterator[int]:
             yield node.iter.lineno
 
 
-@pytest.mark.parametrize("file", FILES, ids=room)
+@each_case("file", FILES, ids=room)
 def test_no_other_package_iterates_over_a_requests_headers(file: pathlib.Path) -> None:
     text = file.read_text()
     lines = list(walks(ast.parse(text))) if "headers" in text else []

@@ -36,6 +36,7 @@ from kubecel.values.types import (
     struct,
     type_of,
 )
+from tests.fixtures.cases import each_case
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "checker.yaml").read_text(), yaml.CSafeLoader)
 _ROWS = [(promise["environment"], row) for promise in TABLE["promises"] for row in promise["rows"]]
@@ -135,14 +136,12 @@ def _text(expression: str, issues: list[str]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("environment", "row"), ACCEPTED, ids=[f"{name}: {row['expression']}" for name, row in ACCEPTED]
-)
+@each_case(("environment", "row"), ACCEPTED, ids=[f"{name}: {row['expression']}" for name, row in ACCEPTED])
 def test_an_expression_has_the_type_that_cel_go_finds(environment: str, row: dict[str, Any]) -> None:
     assert str(_environment(environment).compile(row["expression"]).output) == row["type"]
 
 
-@pytest.mark.parametrize(("environment", "row"), REFUSED, ids=[f"{name}: {row['expression']}" for name, row in REFUSED])
+@each_case(("environment", "row"), REFUSED, ids=[f"{name}: {row['expression']}" for name, row in REFUSED])
 def test_an_expression_is_refused_in_the_words_of_cel_go(environment: str, row: dict[str, Any]) -> None:
     with pytest.raises(CompileError) as refused:
         _environment(environment).compile(row["expression"])

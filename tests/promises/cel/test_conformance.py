@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from kubecel.check.declarations import Variable
@@ -21,6 +20,7 @@ from kubecel.values.errors import EvaluationError, ProgramError
 from kubecel.values.times import Duration, Timestamp
 from kubecel.values.types import Type
 from kubecel.values.values import UInt, Value
+from tests.fixtures.cases import each_case
 
 FOLDER = Path(__file__).parent / "conformance"
 DIFFERENCES = {
@@ -123,7 +123,7 @@ def _complaint(row: dict[str, Any]) -> str:
     return "" if _same(value, row.get("value", {"bool": True})) else f"it is {value!r}"
 
 
-@pytest.mark.parametrize(("file", "row"), CASES, ids=lambda one: one if isinstance(one, str) else one["name"])
+@each_case(("file", "row"), CASES, ids=lambda one: one if isinstance(one, str) else one["name"])
 def test_a_case_of_cel_spec_gives_what_it_says(file: str, row: dict[str, Any]) -> None:
     complaint = _complaint(row)
     if (file, row["name"]) in DIFFERENCES:

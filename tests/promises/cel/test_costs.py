@@ -34,6 +34,7 @@ from kubecel.values.types import (
     optional_of,
     struct,
 )
+from tests.fixtures.cases import each_case
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "costs.yaml").read_text(), yaml.CSafeLoader)
 
@@ -136,7 +137,7 @@ JUDGES: Mapping[str, Callable[[], Judge]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environment", "expression", "least", "most"),
     [(environment, *row) for environment, rows in TABLE.items() for row in rows],
     ids=lambda value: value if isinstance(value, str) else None,

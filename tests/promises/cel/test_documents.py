@@ -6,7 +6,6 @@ import functools
 import pathlib
 from typing import Any
 
-import pytest
 import yaml
 
 from kubecel.check import cost, validators
@@ -17,6 +16,7 @@ from kubecel.libraries import optionals, standard
 from kubecel.parse import macros
 from kubecel.plan.program import Program
 from kubecel.values.errors import EvaluationError
+from tests.fixtures.cases import each_case
 from tests.promises.cel.notation import text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "documents.yaml").read_text(), yaml.CSafeLoader)
@@ -56,6 +56,6 @@ def _evaluated(row: dict[str, Any]) -> tuple[str, int, list[int]]:
     return text(outcome.value), outcome.cost, list(static)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["expression"] for row in ROWS])
+@each_case("row", ROWS, ids=[row["expression"] for row in ROWS])
 def test_an_expression_finds_in_a_document_what_kubernetes_finds(row: dict[str, Any]) -> None:
     assert _evaluated(row) == (row.get("value", row.get("error")), row["cost"], row["static"])

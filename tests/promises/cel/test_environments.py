@@ -10,6 +10,7 @@ import yaml
 from kubecel.check.declarations import Overload
 from kubecel.check.environment import Environment
 from kubecel.kubernetes import environments
+from tests.fixtures.cases import each_case
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "environments.yaml").read_text(), yaml.CSafeLoader)
 
@@ -43,7 +44,7 @@ def test_a_stored_expression_may_use_everything_in_every_version(version: str) -
     assert _contents(stored) == {name: TABLE["stored"][name] for name in ("libraries", "validators")}
 
 
-@pytest.mark.parametrize("function", TABLE["stored"]["functions"])
+@each_case("function", TABLE["stored"]["functions"])
 def test_a_function_has_the_overloads_of_kubernetes_in_its_order(function: str) -> None:
     overloads = environments.base().stored.functions[function].overloads
     assert [_signature(overload) for overload in overloads] == TABLE["stored"]["functions"][function]

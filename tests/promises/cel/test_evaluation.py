@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kubecel.plan.program import Program
 from kubecel.values import types
 from kubecel.values.errors import EvaluationError, ProgramError
 from kubecel.values.values import Value
+from tests.fixtures.cases import each_case
 from tests.promises.cel.notation import given, text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "evaluation.yaml").read_text(), yaml.CSafeLoader)
@@ -75,9 +77,9 @@ def _variables(row: dict[str, Any]) -> dict[str, Value]:
     return {name: given(value) for name, value in (TABLE["variables"] | row.get("given", {})).items()}
 
 
-def _rows(kind: str) -> pytest.MarkDecorator:
+def _rows(kind: str) -> Callable[[Callable[..., object]], Callable[..., None]]:
     rows = [row for row in ROWS if kind in row]
-    return pytest.mark.parametrize("row", rows, ids=[row["expression"] for row in rows])
+    return each_case("row", rows, ids=[row["expression"] for row in rows])
 
 
 @_rows("value")

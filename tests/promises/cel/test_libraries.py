@@ -6,7 +6,6 @@ import functools
 import pathlib
 from typing import Any
 
-import pytest
 import yaml
 
 from kubecel.check import cost
@@ -19,6 +18,7 @@ from kubecel.plan.program import Program
 from kubecel.values import types
 from kubecel.values.errors import EvaluationError, ProgramError
 from kubecel.values.values import Value
+from tests.fixtures.cases import each_case
 from tests.promises.cel.notation import text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "libraries.yaml").read_text(), yaml.CSafeLoader)
@@ -67,6 +67,6 @@ def _outcome(row: dict[str, Any]) -> dict[str, Any]:
     return {"value": text(outcome.value), "cost": outcome.cost, "static": static}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["expression"] for row in ROWS])
+@each_case("row", ROWS, ids=[row["expression"] for row in ROWS])
 def test_a_library_computes_and_costs_what_it_does_in_kubernetes(row: dict[str, Any]) -> None:
     assert _outcome(row) == {key: row[key] for key in row if key != "expression"}

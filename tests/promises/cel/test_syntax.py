@@ -12,6 +12,7 @@ from kubecel.parse import macros, parser, syntax
 from kubecel.parse.ast import Ast
 from kubecel.parse.macros import Macros
 from kubecel.parse.source import CompileError, Source
+from tests.fixtures.cases import each_case
 from tests.unit.kubecel.trees import written
 
 ROWS = yaml.load((Path(__file__).parent / "syntax.yaml").read_text(), yaml.CSafeLoader)
@@ -33,17 +34,17 @@ def _compared(row: dict[str, Any], ast: Ast) -> None:
     assert " ".join(f"{node}:{at}" for node, at in sorted(ast.positions.items())) == row["at"]
 
 
-@pytest.mark.parametrize("row", TREES, ids=lambda row: repr(row["expr"]))
+@each_case("row", TREES, ids=lambda row: repr(row["expr"]))
 def test_an_expression_has_the_tree_of_cel_go(row: dict[str, Any]) -> None:
     _compared(row, _parsed(row))
 
 
-@pytest.mark.parametrize("row", TREES, ids=lambda row: repr(row["expr"]))
+@each_case("row", TREES, ids=lambda row: repr(row["expr"]))
 def test_an_expression_that_is_read_as_if_it_were_wrong_has_the_same_tree(row: dict[str, Any]) -> None:
     _compared(row, _parsed(row, syntax.parse))
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=lambda row: repr(row["expr"]))
+@each_case("row", REFUSED, ids=lambda row: repr(row["expr"]))
 def test_syntax_errors_have_the_words_of_cel_go(row: dict[str, Any]) -> None:
     with pytest.raises(CompileError) as refused:
         _parsed(row)

@@ -11,6 +11,7 @@ import yaml
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.codecs.json import rawjson
+from tests.fixtures.cases import each_case
 from tests.unit.fieldmanager.written import Written
 
 CASES = yaml.load(
@@ -19,7 +20,7 @@ CASES = yaml.load(
 )["kinds"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@each_case("case", CASES, ids=lambda case: case["name"])
 def test_upstreams_case(case: dict[str, Any]) -> None:
     written = Written(case["kind"])
     if "initial" in case:

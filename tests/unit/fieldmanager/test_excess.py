@@ -12,6 +12,7 @@ from apiserver.codecs.objects import conversion
 from apiserver.fieldmanager import excess
 from apiserver.schema.resource import Object
 from structuredmerge import updater
+from tests.fixtures.cases import each_case
 from tests.unit.fieldmanager.written import Written, resource_of
 
 KIND = "ResourceClaim"
@@ -43,7 +44,7 @@ def outcome(written: Written, patch: Object, *, most: int, manager: str, force: 
     return {**made, "metadata": metadata}
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_case("seed", range(300))
 def test_oversized_apply_has_the_conflicts_and_result_of_a_fitting_one(seed: int) -> None:
     draw = random.Random(seed)
     written = Written(KIND)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kubetext import quantity
 from kubetext.quantity import QuantityError
+from tests.fixtures.cases import each_case
 
 CANONICAL = [
     ("0", "0"),
@@ -71,12 +72,12 @@ CANONICAL = [
 ]
 
 
-@pytest.mark.parametrize(("text", "canonical"), CANONICAL)
+@each_case(("text", "canonical"), CANONICAL)
 def test_a_quantity_is_written_in_upstreams_canonical_form(text: str, canonical: str) -> None:
     assert quantity.canonical(text) == canonical
 
 
-@pytest.mark.parametrize(("text", "canonical"), CANONICAL)
+@each_case(("text", "canonical"), CANONICAL)
 def test_the_fast_path_says_what_the_parser_says(text: str, canonical: str) -> None:
     assert quantity.parse(text).canonical() == canonical
 

@@ -18,6 +18,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.schema.types import Struct
 from apiserver.wire import patches
+from tests.fixtures.cases import each_case
 from tests.unit.patching import declared
 
 OWN = pathlib.Path(__file__).resolve().parents[2] / "cases"
@@ -64,7 +65,7 @@ def patched(section: str, case: dict[str, Any], table: Table) -> tuple[Any, list
     return result, list(sent.complaints)
 
 
-@pytest.mark.parametrize("name", names())
+@each_case("name", names())
 def test_a_case_of_the_table_holds(name: str, table: Table) -> None:
     section = {"smp": "strategic"}.get(name.partition("/")[0], name.partition("/")[0])
     case = next(case for case in table[section] if case["name"] == name)

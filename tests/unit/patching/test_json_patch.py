@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.patching import json_patch
+from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
 from tests.unit.patching import recorded
 
@@ -35,7 +36,7 @@ def refused(operations: Any, document: dict[str, Any]) -> StatusError:
     return refusal.value
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: json.dumps(c["patch"]))
+@each_case("case", CASES, ids=lambda c: json.dumps(c["patch"]))
 def test_a_patch_does_what_it_does_upstream(case: dict[str, Any]) -> None:
     if case["result"] is None:
         error = refused(case["patch"], case["document"])

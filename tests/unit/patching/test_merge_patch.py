@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.patching import merge_patch
+from tests.fixtures.cases import each_case
 from tests.unit.patching import recorded
 
 VALUES = st.recursive(
@@ -26,7 +26,7 @@ def merged(patch: Any, document: Any) -> Any:
     return json.loads(merge_patch.apply(text(patch), text(document)))
 
 
-@pytest.mark.parametrize("case", recorded.cases("go_merge_patch.jsonl"), ids=lambda c: json.dumps(c["patch"]))
+@each_case("case", recorded.cases("go_merge_patch.jsonl"), ids=lambda c: json.dumps(c["patch"]))
 def test_documents_merge_as_upstream_merges_them(case: dict[str, Any]) -> None:
     assert merge_patch.apply(text(case["patch"]), text(case["document"])).decode() == case["result"]
 

@@ -25,6 +25,7 @@ from apiserver.schema.types import (
     Type,
 )
 from kubetext import printing
+from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
 from tests.unit.patching import recorded
 
@@ -106,7 +107,7 @@ def refused(patch: dict[str, Any], live: dict[str, Any]) -> tuple[int, str]:
     return refusal.value.code, refusal.value.message
 
 
-@pytest.mark.parametrize("case", recorded.cases("go_strategic.jsonl"), ids=lambda c: json.dumps(c["patch"])[:80])
+@each_case("case", recorded.cases("go_strategic.jsonl"), ids=lambda c: json.dumps(c["patch"])[:80])
 def test_a_patch_does_what_it_does_upstream(case: dict[str, Any]) -> None:
     patch, before = case["patch"], json.dumps(case["live"])
     if "error" in case:

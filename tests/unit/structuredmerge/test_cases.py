@@ -20,6 +20,7 @@ from structuredmerge.sets import Set
 from structuredmerge.types import DEDUCED, Type
 from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned, apply, update
 from structuredmerge.validation import joined, validate
+from tests.fixtures.cases import each_case
 
 HERE = pathlib.Path(__file__).resolve().parent
 DEFAULT_VERSION = "v1"
@@ -129,7 +130,7 @@ class Room:
         return {"version": version, "managers": self.managers, "manager": who, "versions": self.versions}
 
 
-@pytest.mark.parametrize("name", names())
+@each_case("name", names())
 def test_a_case_of_the_table_holds(name: str, table: dict[str, Any], cases: dict[str, Case]) -> None:
     room = Room(table, cases[name])
     for step in cases[name]["steps"]:

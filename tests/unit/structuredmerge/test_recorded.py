@@ -17,6 +17,7 @@ from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Type
 from structuredmerge.updater import UNCHANGED, Conflicts, Managers, apply, update
 from structuredmerge.validation import joined, validate
+from tests.fixtures.cases import each_case
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -29,7 +30,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (HERE / name).read_text().split("\n") if line]
 
 
-@pytest.mark.parametrize("case", recorded("go_sets.jsonl"), ids=lambda case: f"{len(case['a'])}")
+@each_case("case", recorded("go_sets.jsonl"), ids=lambda case: f"{len(case['a'])}")
 def test_sets_are_read_combined_and_written_as_go_does_it(case: Case) -> None:
     if "error" in case:
         with pytest.raises(FieldsError) as raised:
@@ -79,7 +80,7 @@ def of(managers: Managers) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", recorded("go_merges.jsonl"), ids=lambda case: f"{len(case['steps'])} steps")
+@each_case("case", recorded("go_merges.jsonl"), ids=lambda case: f"{len(case['steps'])} steps")
 def test_applies_and_updates_end_as_upstream_ends_them(case: Case) -> None:
     versions = Versions(case)
     live: Any = None

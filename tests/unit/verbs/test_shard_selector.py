@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.verbs import shard_selector
+from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
 
 RECORDED = pathlib.Path(__file__).with_name("go_shard_selectors.jsonl")
@@ -17,7 +18,7 @@ CASES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 ONE = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: str(zlib.crc32(c["text"].encode())))
+@each_case("case", CASES, ids=lambda c: str(zlib.crc32(c["text"].encode())))
 def test_text_is_the_selector_of_upstream_or_gets_its_message(case: dict[str, Any]) -> None:
     try:
         found = {"selector": str(shard_selector.parse(case["text"]))}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from apiserver.codecs.json import json_syntax
 from apiserver.wire import as_json
+from tests.fixtures.cases import each_case
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_json.jsonl")
@@ -26,7 +27,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c["raw"])
+@each_case("case", CASES, ids=lambda c: c["raw"])
 def test_a_value_is_read_or_refused_as_go_does(case: dict[str, Any]) -> None:
     raw = recorded.raw(case)
     if case["error"]:

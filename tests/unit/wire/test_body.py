@@ -16,6 +16,7 @@ from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object, Resource, Version
 from apiserver.wire import body
 from apiserver.wire.patches import Document
+from tests.fixtures.cases import each_case
 from tests.unit.wire import recorded
 from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
 
@@ -75,7 +76,7 @@ def resource_of(case: dict[str, Any]) -> Resource:
     return next(r for r in KINDS if r.kind == case["kind"])
 
 
-@pytest.mark.parametrize("case", DECODED, ids=lambda c: c["raw"][:70])
+@each_case("case", DECODED, ids=lambda c: c["raw"][:70])
 def test_a_body_is_decoded_or_refused_as_upstream_does(case: dict[str, Any]) -> None:
     raw, resource = recorded.raw(case), resource_of(case)
     if case["error"]:

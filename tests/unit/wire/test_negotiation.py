@@ -10,6 +10,7 @@ from apiserver.apimachinery.request import Query
 from apiserver.wire import negotiation
 from apiserver.wire.negotiation import JSON, YAML
 from apiserver.wire.representation import Representation, Target
+from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
 from tests.unit.wire import recorded
 
@@ -37,7 +38,7 @@ def refused(accept: str, **how: Any) -> str:
     return refusal.value.message
 
 
-@pytest.mark.parametrize("case", recorded.cases("go_accept.jsonl"), ids=lambda c: c["accept"])
+@each_case("case", recorded.cases("go_accept.jsonl"), ids=lambda c: c["accept"])
 def test_clauses_are_parsed_and_ordered_as_upstream_does(case: dict[str, Any]) -> None:
     def shown(clause: negotiation._Clause) -> str:
         parameters = " ".join(f"{k}:{v}" for k, v in sorted(clause.parameters.items()))

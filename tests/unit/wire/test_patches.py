@@ -10,6 +10,7 @@ import pytest
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.wire import patches
+from tests.fixtures.cases import each_case
 
 JSON = "application/json"
 UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
@@ -144,7 +145,7 @@ APPLIED = [
 ]
 
 
-@pytest.mark.parametrize("recorded", APPLIED, ids=lambda recorded: recorded["patch"])
+@each_case("recorded", APPLIED, ids=lambda recorded: recorded["patch"])
 def test_an_applied_configuration_is_read_as_upstream_reads_it(recorded: dict[str, Any]) -> None:
     raw = recorded["patch"].encode("latin-1")
     if "err" in recorded:

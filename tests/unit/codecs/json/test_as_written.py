@@ -13,6 +13,7 @@ from apiserver.codecs.json.as_written import Literal
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.kinds import type_meta
 from apiserver.schema import machinery
+from tests.fixtures.cases import each_case
 from tests.unit.schema.gadget import GADGET, SPEC
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -24,7 +25,7 @@ CASES = [json.loads(line) for line in (HERE / "go_written.jsonl").read_text().sp
 and k8s.io/apimachinery), written as protobuf and read again."""
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c["json"][:70])
+@each_case("case", CASES, ids=lambda c: c["json"][:70])
 def test_repeated_members_are_merged_as_go_decodes_them(case: dict[str, Any]) -> None:
     shape = SHAPES[case["kind"]]
     value = as_written.read(shape, json_syntax.mended(case["json"].encode()))

@@ -12,6 +12,7 @@ from apiserver.codecs.json import json_syntax
 from apiserver.codecs.json.json_syntax import SyntaxProblem
 from tests.fixtures import steps
 from tests.fixtures.calls import Longest
+from tests.fixtures.cases import each_case
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_json.jsonl")
@@ -29,7 +30,7 @@ def rounded(value: Any) -> Any:
     return float(value)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c["raw"])
+@each_case("case", CASES, ids=lambda c: c["raw"])
 def test_the_verdict_and_the_text_are_those_of_go(case: dict[str, Any]) -> None:
     raw, error = recorded.raw(case), case["error"]
     if error and "cannot unmarshal" not in error:

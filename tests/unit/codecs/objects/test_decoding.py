@@ -17,6 +17,7 @@ from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, decoding, typed
 from apiserver.wire import as_json
 from kubetext.quoting import go_quote
+from tests.fixtures.cases import each_case
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.gadget import GADGET, SPEC
 from tests.unit.schema.shapes_and_values import Sample
@@ -30,14 +31,14 @@ def recorded(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
 
 
-@pytest.mark.parametrize("case", recorded("go_refuses.jsonl"), ids=lambda c: c["json"])
+@each_case("case", recorded("go_refuses.jsonl"), ids=lambda c: c["json"])
 def test_a_wrong_type_is_refused_in_the_words_of_go(case: dict[str, str]) -> None:
     with pytest.raises(decoding.DecodeError) as refused:
         decoding.decode(KINDS[case["kind"]], json.loads(case["json"]), raw=case["json"].encode())
     assert str(refused.value) == case["error"]
 
 
-@pytest.mark.parametrize("case", recorded("go_stores.jsonl"), ids=lambda c: str(zlib.crc32(c["json"].encode())))
+@each_case("case", recorded("go_stores.jsonl"), ids=lambda c: str(zlib.crc32(c["json"].encode())))
 def test_values_that_go_accepts_are_stored_as_go_writes_them(case: dict[str, Any]) -> None:
     """Without the empty lists, which storage loses: it is protobuf."""
     shape = KINDS[case["kind"]]

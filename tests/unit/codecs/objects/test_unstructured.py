@@ -12,6 +12,7 @@ from apiserver.codecs.objects import canonical, decoding, unstructured
 from apiserver.codecs.objects.decoding import DecodeError
 from apiserver.patching import strategic
 from apiserver.schema.types import Struct
+from tests.fixtures.cases import each_case
 
 KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES if resource.version == "v1"}
 RECORDED = pathlib.Path(__file__).with_name("go_unstructured.jsonl")
@@ -27,7 +28,7 @@ def merged(case: dict[str, Any]) -> tuple[Struct, Any]:
     return shape, strategic.apply(case["patch"], stated | served, shape)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: json.dumps(c["patch"])[:80])
+@each_case("case", CASES, ids=lambda c: json.dumps(c["patch"])[:80])
 def test_merged_values_become_the_object_that_upstream_makes_of_them(case: dict[str, Any]) -> None:
     shape, value = merged(case)
     if "refused" in case:

@@ -16,6 +16,7 @@ from apiserver.codecs.protobuf import envelope as as_protobuf
 from apiserver.codecs.protobuf import messages
 from apiserver.schema import machinery
 from apiserver.schema.types import Field, Integer, ListOf, MapOf, Presence, RawJSON, String, Struct
+from tests.fixtures.cases import each_case
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.shapes_and_values import Sample
 
@@ -49,14 +50,14 @@ def test_an_object_with_every_field_has_the_bytes_of_the_published_one(case: dic
     assert messages.decode(shape, envelope.raw) == obj
 
 
-@pytest.mark.parametrize("case", recorded("go_protobuf_writes.jsonl"), ids=lambda case: case["kind"])
+@each_case("case", recorded("go_protobuf_writes.jsonl"), ids=lambda case: case["kind"])
 def test_any_object_has_the_bytes_that_go_writes(case: dict[str, Any]) -> None:
     shape = MESSAGES[case["kind"]]
     obj = decoding.decode(shape, case["json"]).object
     assert messages.encode(shape, obj) == base64.b64decode(case["protobuf"])
 
 
-@pytest.mark.parametrize("case", recorded("go_protobuf_reads.jsonl"), ids=lambda case: case["protobuf"][:40])
+@each_case("case", recorded("go_protobuf_reads.jsonl"), ids=lambda case: case["protobuf"][:40])
 def test_any_bytes_are_read_or_refused_as_go_does(case: dict[str, str]) -> None:
     shape, data = MESSAGES[case["kind"]], bytes.fromhex(case["protobuf"])
     if "error" in case:

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from apiserver.codecs.yaml import as_yaml
 from apiserver.codecs.yaml.as_yaml import YAMLProblem
+from tests.fixtures.cases import each_case
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_yaml.jsonl")
 READ = [c for c in CASES if not c["error"]]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c["raw"][:60])
+@each_case("case", CASES, ids=lambda c: c["raw"][:60])
 def test_yaml_becomes_json_or_fails_as_upstream_has_it(case: dict[str, Any]) -> None:
     if case["error"]:
         with pytest.raises(YAMLProblem) as refused:
@@ -30,7 +31,7 @@ def test_yaml_becomes_json_or_fails_as_upstream_has_it(case: dict[str, Any]) -> 
         assert list(found.value) == list(json.loads(case["json"]))
 
 
-@pytest.mark.parametrize("case", READ, ids=lambda c: c["raw"][:60])
+@each_case("case", READ, ids=lambda c: c["raw"][:60])
 def test_yaml_is_written_as_upstream_writes_it(case: dict[str, Any]) -> None:
     assert as_yaml.dumps(as_yaml.read(recorded.raw(case)).value).decode() == case["yaml"]
 

@@ -1,11 +1,10 @@
-import pytest
-
 from kubecel.libraries.pdqsort import order
+from tests.fixtures.cases import each_case
 
 
-@pytest.mark.parametrize("length", [0, 1, 12, 13, 49, 50, 51, 200, 1024])
-@pytest.mark.parametrize("distinct", [1, 2, 7, 10_000])
-@pytest.mark.parametrize("step", [1, 7919, -1])
+@each_case("length", [0, 1, 12, 13, 49, 50, 51, 200, 1024])
+@each_case("distinct", [1, 2, 7, 10_000])
+@each_case("step", [1, 7919, -1])
 def test_keys_come_in_order_and_each_once(length: int, distinct: int, step: int) -> None:
     keys = [index * step % distinct for index in range(length)]
     indices = order(keys)

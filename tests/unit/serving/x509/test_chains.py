@@ -13,6 +13,7 @@ from apiserver.filters.authenticate import NotAuthentic, Subject
 from apiserver.filters.state import Peer
 from apiserver.serving.x509 import chains
 from tests.fixtures import certificate_table, forge
+from tests.fixtures.cases import each_case
 from tests.fixtures.certificate_table import TABLE, Case
 from tests.fixtures.cpu import Spent
 from tests.fixtures.forge import CLIENT, NOW, Forged, authority, key, usages
@@ -41,7 +42,7 @@ def refusal(roots: Sequence[Forged], presented: Sequence[Forged]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("number", range(len(TABLE)), ids=[title for title, _, _ in TABLE])
+@each_case("number", range(len(TABLE)), ids=[title for title, _, _ in TABLE])
 def test_certificate_is_judged_as_by_go(number: int) -> None:
     case: Case = certificate_table.cases()[number]
     refused = refusal(case.roots, case.presented)
