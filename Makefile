@@ -10,12 +10,16 @@ ENVIRONMENT = @"$(PYTHON)" -c '$(CHECK)' && "$(PYTHON)" scripts/venv.py "$(VENV)
 PROCESSES ?= 3
 WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
+# Each of these checks uses one core, so two run at a time.
+CHECKS = $(MAKE) --no-print-directory --jobs 2 types lint rewritten
+# Files of tests/structure that run programs which `make binaries` builds (tests/structure/test_environment.py looks for others).
+RUN_BINARIES := test_chart test_kind test_manifests
 # Whatever the surroundings say: tests start Python a hundred times, and would compile the same modules each time.
 export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,14 +32,19 @@ run: ## a server for this machine: embedded store, own certificates, kubeconfig 
 	$(ENVIRONMENT) -r requirements-run.lock
 	$(BIN)/python -m apiserver dev $(ARGS)
 
-test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
+test: venv ## everything that must hold: lint, types, import contracts, tests
+	$(CHECKS)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-unit: venv ## what needs only Python: tests/unit, and tests/structure without the files that run Kubernetes programs
+	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/structure $(RUN_BINARIES:%=--ignore=tests/structure/%.py) $(ARGS)
 
 test-python: venv ## what depends most on Python: unit tests (wire, serving, …) and CEL (PYTHON=python3.13 VENV=.venv-3.13: beside .venv)
 	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/promises/cel $(ARGS)
 
 test-busy: PROCESSES = 2
-test-busy: lint types binaries ## the tests RUNS times (5), beside two programs that never rest
+test-busy: venv ## the tests RUNS times (5), beside two programs that never rest
+	$(CHECKS)
 	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
 
 lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), and what the pages must name
@@ -48,6 +57,10 @@ lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py
 fix: venv ## the twin of lint: repair what can be repaired
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Compiled once here, not by each of the processes that run tests, which begin at the same time.
+rewritten: binaries
+	@ls tests/__pycache__/conftest.*-pytest-* >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 types: venv ## mypy, strict
 	$(BIN)/mypy

@@ -55,7 +55,7 @@ def test_each_supported_python_has_a_classifier() -> None:
     assert f"for version in {' '.join(supported)}; do" in (PROJECT / "Makefile").read_text()
 
 
-@pytest.mark.parametrize("target", ["run", "venv", "test"])
+@pytest.mark.parametrize("target", ["run", "venv", "test", "test-unit"])
 def test_an_older_python_gets_one_line_before_anything_is_installed(target: str, tmp_path: pathlib.Path) -> None:
     # Runs the check as an older Python would.
     pretend = 'import sys; sys.version_info = (3, 10, 13); sys.version = "3.10.13 (x)"; exec(sys.argv[1])'
@@ -67,6 +67,16 @@ def test_an_older_python_gets_one_line_before_anything_is_installed(target: str,
     assert line == "Sluice needs Python 3.11 or newer, and this is 3.10.13. Name another one: make PYTHON=python3.12"
     assert end.startswith("make: ***")
     assert not (tmp_path / "venv").exists()
+
+
+def test_unit_tests_leave_out_exactly_the_files_that_run_kubernetes_programs() -> None:
+    """`make test-unit` needs nothing that `make binaries` builds."""
+    runs = re.compile(r"binaries\.(?:kubectl|binary)\b|^from charts import generate$", re.MULTILINE)
+    files = [file for folder in ("unit", "structure") for file in (PROJECT / "tests" / folder).rglob("test_*.py")]
+    running = [file for file in files if file != pathlib.Path(__file__) and runs.search(file.read_text())]
+    told = make("--dry-run", "test-unit")
+    ignored = re.findall(r"--ignore=(\S+)", told.stdout)
+    assert sorted(ignored) == sorted(file.relative_to(PROJECT).as_posix() for file in running) != []
 
 
 def test_the_package_refuses_an_older_python_in_one_line() -> None:
