@@ -58,9 +58,9 @@ fix: venv ## the twin of lint: repair what can be repaired
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Compiled once here, not by each of the processes that run tests, which begin at the same time.
-rewritten: binaries
-	@ls tests/__pycache__/conftest.*-pytest-* >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq >/dev/null
+# Otherwise each of the processes that run tests would compile all of them, because they begin at the same time.
+rewritten: binaries ## compile the tests of a new clone once, as pytest needs them
+	@ls tests/unit/__pycache__/test_app.*-pytest-* >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 types: venv ## mypy, strict
 	$(BIN)/mypy
