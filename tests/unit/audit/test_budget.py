@@ -1,4 +1,4 @@
-"""Byte budgets of audit events."""
+"""Admission to a byte budget."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ async def entered(budget: ByteBudget, size: int) -> asyncio.Task[None]:
     return coming
 
 
-async def let_tasks_run() -> None:
+async def idle() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-def test_what_a_client_can_make_long_counts() -> None:
+def test_members_that_a_client_can_make_long_count() -> None:
     light = memory_of(event())
     assert memory_of(event(uri="/" + "x" * 10_000)) > light + 9_000
     assert memory_of(event(request=[b"1" * 100], response=[b"2" * 100, b"3" * 100])) == light + 300
@@ -32,14 +32,14 @@ def test_what_a_client_can_make_long_counts() -> None:
     assert memory_of(replace(event(), user=None, acting=named)) == memory_of(replace(event(), user=None)) + 300
 
 
-async def test_who_comes_first_goes_in_first() -> None:
+async def test_first_waiter_goes_in_first() -> None:
     budget = ByteBudget(10)
     await budget.acquire(6)
     large, small = await entered(budget, 5), await entered(budget, 1)
     assert not large.done()
     assert not small.done()
     budget.release(6)
-    await let_tasks_run()
+    await idle()
     assert large.done()
     assert small.done()
     budget.release(5)
@@ -47,7 +47,7 @@ async def test_who_comes_first_goes_in_first() -> None:
     assert budget.unused
 
 
-async def test_what_is_larger_than_the_room_goes_in_alone() -> None:
+async def test_event_larger_than_the_limit_goes_in_alone() -> None:
     budget = ByteBudget(10)
     await budget.acquire(1)
     large = await entered(budget, 1000)
@@ -61,7 +61,7 @@ async def test_what_is_larger_than_the_room_goes_in_alone() -> None:
 
 
 @pytest.mark.parametrize("let_in", [False, True])
-async def test_who_gives_up_keeps_nobody_out(*, let_in: bool) -> None:
+async def test_cancelled_waiter_blocks_no_other(*, let_in: bool) -> None:
     budget = ByteBudget(10)
     await budget.acquire(10)
     gone, after = await entered(budget, 10), await entered(budget, 5)

@@ -40,7 +40,7 @@ def exhaust(throttle: Throttle) -> None:
 
 
 def served(throttle: Throttle, clock: Clock, waiting: list[Turn], *, seconds: float) -> list[str]:
-    """The lanes whose turn comes within that time, in their order."""
+    """The flows whose turn comes within that time, in their order."""
     found = []
     for _ in range(round(seconds * REQUESTS_PER_SECOND)):
         clock.now += 1 / REQUESTS_PER_SECOND + 1e-9
@@ -64,7 +64,7 @@ def test_a_burst_goes_at_once_and_then_one_after_another(throttle: Throttle, clo
     assert waiting[2].seconds() * REQUESTS_PER_SECOND == pytest.approx(1)
 
 
-def test_who_asks_once_does_not_wait_for_who_asks_much(throttle: Throttle, clock: Clock) -> None:
+def test_single_request_does_not_wait_for_a_busy_client(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, "flood") for _ in range(FLOW_WAITING)]
     assert served(throttle, clock, waiting, seconds=0.1) == ["flood"] * 20
@@ -72,13 +72,13 @@ def test_who_asks_once_does_not_wait_for_who_asks_much(throttle: Throttle, clock
     assert "kubelet" in served(throttle, clock, waiting, seconds=0.01)
 
 
-def test_those_who_ask_much_share_evenly(throttle: Throttle, clock: Clock) -> None:
+def test_busy_flows_share_evenly(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, flow) for flow in "abc" for _ in range(100)]
     assert Counter(served(throttle, clock, waiting, seconds=0.3)) == {"a": 20, "b": 20, "c": 20}
 
 
-def test_nobody_fills_the_queue_for_the_others(throttle: Throttle) -> None:
+def test_one_client_cannot_fill_the_queue_for_the_others(throttle: Throttle) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, "flood") for _ in range(FLOW_WAITING)]
     assert throttle.enter("flood") is None
@@ -89,7 +89,7 @@ def test_nobody_fills_the_queue_for_the_others(throttle: Throttle) -> None:
     assert throttle.enter("flood") is not None
 
 
-def test_the_queue_is_bounded_and_forgets_who_left(throttle: Throttle) -> None:
+def test_queue_is_bounded_and_forgets_cancelled_waiters(throttle: Throttle) -> None:
     waiting = [turn for number in range(WAITING + 10) if (turn := throttle.enter(f"flow-{number}")) is not None]
     assert len(waiting) == WAITING
     for turn in waiting:

@@ -1,4 +1,4 @@
-"""Who is let in when all come at once."""
+"""The order of admission when all come at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from apiserver.runtime.fairqueue import FairQueue
 
 
 class Crowd:
-    """People before a turnstile, and the order in which they came through."""
+    """Callers of a fair queue, and the order in which they passed."""
 
-    def __init__(self, turnstile: FairQueue) -> None:
-        self.turnstile = turnstile
+    def __init__(self, queue: FairQueue) -> None:
+        self.queue = queue
         self.through: list[int] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -19,17 +19,17 @@ class Crowd:
         self.tasks += [asyncio.ensure_future(self._one(name)) for name in names]
 
     async def _one(self, name: int) -> None:
-        await self.turnstile.pass_through()
+        await self.queue.pass_through()
         self.through.append(name)
 
 
-async def test_one_who_comes_alone_does_not_wait() -> None:
-    turnstile = FairQueue(urgent=lambda: True)
-    passing = turnstile.pass_through()
+async def test_single_caller_does_not_wait() -> None:
+    queue = FairQueue(urgent=lambda: True)
+    passing = queue.pass_through()
     await asyncio.wait_for(passing, 10)
 
 
-async def test_who_has_waited_longest_passes_although_others_keep_coming() -> None:
+async def test_longest_waiter_passes_although_others_keep_coming() -> None:
     crowd = Crowd(FairQueue(urgent=lambda: False))
     crowd.come(*range(50))
     for newcomer in range(1000, 1200):
@@ -39,7 +39,7 @@ async def test_who_has_waited_longest_passes_although_others_keep_coming() -> No
     await asyncio.gather(*crowd.tasks)
 
 
-async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> None:
+async def test_newest_of_a_crowd_goes_first_and_no_waiter_starves() -> None:
     crowd = Crowd(FairQueue(urgent=lambda: False))
     crowd.come(*range(100))
     await asyncio.sleep(0)
@@ -49,14 +49,14 @@ async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> Non
     assert sorted(crowd.through) == [*range(100), 1000]
 
 
-async def test_who_came_first_goes_first_where_that_is_the_order() -> None:
+async def test_first_waiter_goes_first_in_an_ordered_queue() -> None:
     crowd = Crowd(FairQueue(urgent=lambda: False, in_order=True))
     crowd.come(*range(100))
     await asyncio.gather(*crowd.tasks)
     assert crowd.through == [*range(100)]
 
 
-async def test_other_work_gets_its_turn_between_two_who_pass() -> None:
+async def test_other_work_gets_its_turn_between_two_callers() -> None:
     crowd = Crowd(FairQueue(urgent=lambda: False))
     crowd.come(*range(50))
     turns = 0
@@ -68,15 +68,15 @@ async def test_other_work_gets_its_turn_between_two_who_pass() -> None:
     assert turns >= 25
 
 
-async def test_who_gave_up_takes_no_turn() -> None:
+async def test_cancelled_waiter_takes_no_turn() -> None:
     crowd = Crowd(FairQueue(urgent=lambda: False))
     crowd.come(*range(10))
     await asyncio.sleep(0)
     for task in crowd.tasks[:9]:
         task.cancel()
     await asyncio.gather(*crowd.tasks, return_exceptions=True)
-    await crowd.turnstile.pass_through()
-    assert len(crowd.turnstile) == 0
+    await crowd.queue.pass_through()
+    assert len(crowd.queue) == 0
 
 
 async def test_while_something_is_urgent_few_pass_and_afterwards_all() -> None:

@@ -117,7 +117,7 @@ HEAD = [b"OK", b"7", b"7-10", b"7-0", b"1", b"0", b"0", b"1000000", b"", b"marke
 
 
 class Stage:
-    """A writer with the writes of one resource and a session that the test plays."""
+    """A writer with one queue and a session that the test plays."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -145,7 +145,7 @@ class Stage:
         await eventually(lambda: self.writes.sent)
         return self.writes.sent.popleft()
 
-    def settle(self) -> asyncio.Task[None]:
+    def resume(self) -> asyncio.Task[None]:
         task = self.loop.create_task(self.writer.run(self.session))
         self.tasks.append(task)
         return task
@@ -211,7 +211,7 @@ async def test_a_batch_is_bounded_in_bytes() -> None:
     assert (await stage.sent()).name == "sl1_put"
 
 
-async def test_resources_have_lanes_of_their_own() -> None:
+async def test_each_resource_has_a_write_queue_of_its_own() -> None:
     stage = Stage()
     other = FakeLog("g/others")
     other.epoch = b"9"
@@ -222,7 +222,7 @@ async def test_resources_have_lanes_of_their_own() -> None:
     assert stage.writer.writes_of(stage.log) is stage.resource_writes
 
 
-async def test_what_nobody_waits_for_any_more_and_was_not_sent_is_let_go_of() -> None:
+async def test_cancelled_write_that_was_not_sent_is_dropped() -> None:
     stage = Stage()
     gone, kept = stage.commit("a"), stage.commit("b")
     gone.cancel()
@@ -274,7 +274,7 @@ async def test_a_log_that_lags_is_not_waited_for_for_ever(word: bytes) -> None:
     assert (last.revision, last.body) == (R12 + 1, splice(value("gone"), R12 + 1))
 
 
-async def test_a_late_deletion_is_answered_with_what_was_deleted_however_old_memory_is() -> None:
+async def test_late_deletion_returns_the_deleted_object_however_old_memory_is() -> None:
     """This replica's log is late: it holds an older state than the one that was deleted, or none."""
     stage = Stage()
     stage.log.held[Key("a")] = stage.log.entry(Key("a"), R11, value("a", "older"))
@@ -326,7 +326,7 @@ async def test_a_full_server_is_asked_again_for_each_deletion_alone() -> None:
         assert (await future).revision == R12
 
 
-async def test_a_loss_is_told_to_the_log_and_nothing_was_executed() -> None:
+async def test_loss_is_reported_to_the_log_and_nothing_was_executed() -> None:
     stage = Stage()
     future = stage.commit("a")
     (await stage.sent()).answer([b"LOST", b"no meta"])
@@ -351,7 +351,7 @@ async def test_a_late_write_is_sent_again_by_the_servers_clock() -> None:
         await future
 
 
-async def test_a_new_epoch_of_the_same_process_is_taken_over_and_the_write_sent_again() -> None:
+async def test_new_epoch_of_the_same_process_is_adopted_and_the_write_resent() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b")]
     (await stage.sent()).answer([b"EPOCH", b"8"])
@@ -373,7 +373,7 @@ async def test_a_log_that_is_to_be_taken_over_ends_the_session() -> None:
     assert stage.session._given_up.done()
 
 
-async def test_a_write_to_a_log_that_is_to_be_taken_over_was_not_executed_and_ends_the_session() -> None:
+async def test_write_to_a_log_under_takeover_fails_and_ends_the_session() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b")]
     (await stage.sent()).answer([b"FOREIGN", b"7-5"])
@@ -401,7 +401,7 @@ async def test_a_write_in_doubt_that_the_log_holds_is_done_and_not_sent_again() 
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
     stage.log.caught.clear()
-    stage.settle()
+    stage.resume()
     await eventually(lambda: len(stage.reads.asked) == 2)
     assert stage.reads.asked[0] == [b"CLIENT", b"KILL", b"ID", b"5"]
     entry = stage.see(sent, R11)
@@ -413,12 +413,12 @@ async def test_a_write_in_doubt_that_the_log_holds_is_done_and_not_sent_again() 
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-async def test_a_write_in_doubt_that_the_log_does_not_hold_is_sent_again_with_its_token(killed: int) -> None:
+async def test_write_in_doubt_missing_in_the_log_is_resent_with_its_token(killed: int) -> None:
     stage = Stage()
     sent, (future, _) = await in_doubt(stage, "a", "b")
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": killed, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     again = await stage.sent()
     assert again.tokens == sent.tokens
     stage.see(again, R11)
@@ -433,7 +433,7 @@ async def test_nothing_is_sent_again_before_it_can_not_execute_any_more() -> Non
     stage.attach("run", client_id=6)
     times = collections.UserList([[b"1001", b"0"], [b"1001", b"999000"], [b"1900", b"0"]])
     stage.reads.replies = {b"CLIENT": Rejected("NOPERM no permissions"), b"TIME": times, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await stage.sent()
     assert [asked[0] for asked in stage.reads.asked] == [b"CLIENT", b"TIME", b"TIME", b"TIME", b"FCALL_RO"]
     await stage.end()
@@ -444,7 +444,7 @@ async def test_another_server_process_cannot_execute_what_the_old_one_was_sent()
     await in_doubt(stage, "a")
     stage.attach("another run", client_id=6)
     stage.reads.replies = {b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await stage.sent()
     assert [asked[0] for asked in stage.reads.asked] == [b"FCALL_RO"]
     await stage.end()
@@ -457,7 +457,7 @@ async def test_every_connection_that_left_writes_in_doubt_is_killed() -> None:
     await in_doubt(stage, "b")
     stage.attach("run", client_id=7)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await eventually(lambda: sum(len(sent.tokens) for sent in stage.writes.sent) == 2)
     assert {asked[3] for asked in stage.reads.asked if asked[0] == b"CLIENT"} == {b"5", b"6"}
     await stage.end()
@@ -469,10 +469,10 @@ async def test_a_search_that_breaks_off_goes_on_in_the_next_session() -> None:
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": Disconnected("again")}
     with pytest.raises(Disconnected):
-        await stage.settle()
+        await stage.resume()
     stage.attach("run", client_id=7)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     assert (await stage.sent()).tokens == sent.tokens
     assert not future.done()
     await stage.end()
@@ -481,7 +481,7 @@ async def test_a_search_that_breaks_off_goes_on_in_the_next_session() -> None:
 async def test_an_error_that_says_nothing_is_looked_up_in_the_same_session() -> None:
     stage = Stage()
     stage.reads.replies = {b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     future = stage.commit("a")
     first = await stage.sent()
     first.answer(Failed("ERR something in the middle of the function"))
@@ -499,25 +499,25 @@ async def test_a_log_that_does_not_reach_back_cannot_prove_anything() -> None:
     stage.attach("run", client_id=6)
     stage.log.seen_from = keys.revision("7-11")
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     with pytest.raises(OutcomeUnknown):
         await future
     await stage.end()
 
 
-async def test_a_store_that_lost_its_data_cannot_tell_what_happened() -> None:
+async def test_store_that_lost_its_data_does_not_know_what_happened() -> None:
     stage = Stage()
     _, (future,) = await in_doubt(stage, "a")
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": [b"LOST", b"no meta"]}
-    stage.settle()
+    stage.resume()
     with pytest.raises(OutcomeUnknown):
         await future
     assert stage.log.faults
     await stage.end()
 
 
-async def test_what_cannot_be_found_out_in_time_is_unknown() -> None:
+async def test_outcome_that_cannot_be_learned_in_time_is_unknown() -> None:
     stage = Stage()
     _, (future,) = await in_doubt(stage, "a")
     now = stage.loop.time()
