@@ -8,18 +8,17 @@ from collections.abc import Sequence
 
 from apiserver.apimachinery.request import Deferred, Json, User
 from apiserver.audit.event import Event
+from apiserver.runtime.offload import WRITE_EVENTS
 
 EVENT_BYTES = 1024
 """The approximate bytes of an event beside the texts that clients choose."""
-LIGHT_BYTES = 8 << 10
-"""Shorter texts are encoded on the event loop; longer ones in a thread."""
 
 
 def texts(event: Event) -> int:
     """Estimate the bytes to encode. A deferred object never counts as light, because its size is unknown until it is encoded."""
     size = EVENT_BYTES + len(event.request_uri) + len(event.user_agent) + sum(map(len, event.annotations.values()))
     size += _named(event.user) + _named(event.acting)
-    size += LIGHT_BYTES if isinstance(event.response_object, Deferred) else 0
+    size += WRITE_EVENTS.limit if isinstance(event.response_object, Deferred) else 0
     return size if event.status is None else size + len(event.status.get("message") or "")
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from apiserver.apimachinery.request import Level
 from apiserver.audit import failures
 from apiserver.audit.backend import Backend
-from apiserver.audit.budget import LIGHT_BYTES, size_of, texts
+from apiserver.audit.budget import size_of, texts
 from apiserver.audit.event import Event
 from apiserver.config.auditing import Truncate
-from apiserver.runtime.workers import AUDIT
+from apiserver.runtime.offload import WRITE_EVENTS, run_sized
 
 PLUGIN = "truncate"
 TOO_LARGE = "event is too large even after truncating"
@@ -58,6 +58,4 @@ class Truncating:
 
 async def _size(event: Event) -> int:
     """Return the bytes of its line."""
-    if texts(event) <= LIGHT_BYTES:
-        return size_of(event.line()) + 1
-    return size_of(await AUDIT.run_patiently(event.line)) + 1
+    return size_of(await run_sized(WRITE_EVENTS, texts(event), event.line)) + 1

@@ -11,13 +11,13 @@ import random as randomness
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from apiserver.audit import failures
-from apiserver.audit.budget import LIGHT_BYTES, ByteBudget, memory_of_all
+from apiserver.audit.budget import ByteBudget, memory_of_all
 from apiserver.audit.event import Event
 from apiserver.cluster.client import Client
 from apiserver.cluster.credentials import Kubeconfig
 from apiserver.cluster.errors import ClusterError, Refused
 from apiserver.cluster.pace import Backoff
-from apiserver.runtime.workers import AUDIT
+from apiserver.runtime.offload import WRITE_EVENTS, run_sized
 
 PLUGIN = "webhook"
 SECONDS = 30.0
@@ -131,9 +131,7 @@ class Webhook:
 
 
 async def _body(events: Sequence[Event], size: int) -> Sequence[bytes]:
-    if size <= LIGHT_BYTES:
-        return _written_down(events)
-    return await AUDIT.run_patiently(_written_down, events)
+    return await run_sized(WRITE_EVENTS, size, _written_down, events)
 
 
 def _written_down(events: Sequence[Event]) -> Sequence[bytes]:

@@ -7,6 +7,7 @@ A client never sees a trace or the text of an unexpected exception. Upstream: ku
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
 from aiohttp import web
@@ -30,10 +31,6 @@ BROKEN_BODY = StatusError(
 )
 
 
-LARGE = 16 << 10
-"""Objects decoded from larger bodies are freed in a worker thread, because freeing them would block the event loop."""
-
-
 def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) -> Handler:
     """Recover from errors. `new_id` makes the id of a request without one."""
 
@@ -51,9 +48,12 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
                 if failure is None:
                     logger.exception("unhandled exception", extra=_about(request))
                     failure = TextError(500, PANIC)
-            _let_go(failure, exchange, workers)
+            _detach(failure, exchange)
             return await _answer(request, failure, workers)
         finally:
+            if exchange.heavy:
+                exchange.hold(*exchange.query.let_go(), size=sys.maxsize)
+                exchange.free()
             # They reference each other: without this, all that they hold waits for the garbage collector.
             del exchange.request
 
@@ -79,12 +79,11 @@ async def _answer(request: Request, failure: StatusError | TextError, workers: W
     return _text(failure)
 
 
-def _let_go(failure: BaseException, exchange: Exchange, workers: Workers) -> None:
-    """Release the frames that the error passed through, which reference it, and all that they hold."""
-    held = [failure.__traceback__, failure.__context__, failure.__cause__, *exchange.let_go()]
+def _detach(failure: BaseException, exchange: Exchange) -> None:
+    """Separate an error from the frames that it passed through. They reference the error and hold the request."""
+    size = sys.maxsize if exchange.heavy else exchange.received
+    exchange.hold(failure.__traceback__, failure.__context__, failure.__cause__, size=size)
     failure.__traceback__ = failure.__context__ = failure.__cause__ = None
-    if exchange.heavy or exchange.received > LARGE:
-        workers.free(held)
 
 
 def _printable(audit_id: str) -> str:

@@ -119,14 +119,10 @@ def _with_selectors(
         return handler(request)
 
     async def reading(request: Request, given: selectors.Given) -> web.StreamResponse:
-        query = request.exchange.query
         request.exchange.heavy = True
-        try:
-            await workers.run(given.read)
-            request.info = narrowed(request.info, query)
-            return await handler(request)
-        finally:
-            workers.free(query.let_go())
+        await workers.run(given.read)
+        request.info = narrowed(request.info, request.exchange.query)
+        return await handler(request)
 
     return looking
 

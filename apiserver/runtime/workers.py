@@ -9,6 +9,7 @@
     METRICS      the exposition
     LOOKUPS      names asked of DNS, and what is read to ask for credentials
     AUDIT        events that take long to write down
+    OWNERS       owners of large objects, for the garbage collector of a stand-alone server
 
 Nothing uses the event loop's own pool: it has one queue for everybody, and that queue has no end.
 """
@@ -113,11 +114,9 @@ class Workers:
         if not running.cancelled():
             running.exception()  # whoever still waits gets it; with nobody there is nothing to say
 
-    def free(self, held: list[Any]) -> None:
-        """Empties the list in a thread: to free what a large request was taken apart into takes as long as a step of the loop may. Whoever
-        calls this holds nothing of it otherwise."""
-        if held:
-            self._executor.submit(held.clear)
+    def submit(self, call: Callable[[], object]) -> None:
+        """Call in a thread, without a limit, for a call that cannot fail and whose end nobody waits for."""
+        self._executor.submit(call)
 
     def close(self) -> None:
         """Lets the threads end. A pool of a process that serves stays open."""
@@ -168,6 +167,7 @@ DOCUMENTS = Workers("documents", threads=1, waiting=63)
 METRICS = Workers("metrics", threads=1, waiting=15)
 LOOKUPS = Workers("lookups", threads=8, waiting=4094)
 AUDIT = Workers("audit", waiting=4094)
+OWNERS = Workers("owners", threads=1, waiting=0)
 
 
 def large_requests() -> bool:

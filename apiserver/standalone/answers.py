@@ -19,10 +19,10 @@ from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.codecs.objects import canonical
 from apiserver.filters import authorize
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime.offload import CHANGE, run_sized
 from apiserver.schema.resource import Object
 from apiserver.standalone import reviews
-from apiserver.verbs import lifecycle, ownership, rendering
+from apiserver.verbs import ownership, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.create import sent
 
@@ -46,7 +46,7 @@ async def create(services: Services, call: Call) -> Any:
         made = _rules(review, call.user)
     else:
         made = await _access(services, call, review, manager=wanted.field_manager, size=size)
-    value = await BODIES.run_patiently(canonical.encode, resource.shape, made)
+    value = await CHANGE.run(canonical.encode, resource.shape, made)
     return await answer.single(value, code=201)
 
 
@@ -76,8 +76,7 @@ async def _access(services: Services, call: Call, review: Object, *, manager: st
     spec = review.get("spec") or {}
     review.pop("status", None)
     review = await ownership.owned(services, call, review, None, manager=manager, size=size)
-    large = size > lifecycle.LARGE
-    if wrong := await BODIES.run_patiently(_wrong, call, review) if large else _wrong(call, review):
+    if wrong := await run_sized(CHANGE, size, _wrong, call, review):
         raise errors.invalid(GroupKind(call.resource.group, ""), "", wrong)
     own = call.resource.plural == reviews.SELF_ACCESS.plural
     user = call.user if own else _subject(spec)

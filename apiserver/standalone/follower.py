@@ -113,8 +113,8 @@ class _ListenerSink:
         self._resource = resource
 
     def event(self, event: Event) -> bool:
-        if len(event.entry.body) > graph.LARGE:
-            return False  # pulled in a step of its own: the step that brought it has read through it already
+        if graph.is_large(event.entry):
+            return False  # pulled in a step of its own: the one that brought it has looked through it already
         _report(self._listener, self._resource, event)
         return True
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from apiserver.codecs.json import surrogates
-from apiserver.runtime.workers import Workers
+from apiserver.runtime.offload import READ_OWNERS
 from apiserver.watchcache.entry import Entry, Key
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -69,20 +69,20 @@ _OWNED, _DELETED = b'"ownerReferences":[', b'"deletionTimestamp":"'
 """Every stored object with more facts than its uid contains one of these."""
 
 
-LARGE = 64 << 10
-"""Objects with longer bodies are read in a thread: 20,000 owners take 15 ms."""
-_READING = Workers("owners", threads=1, waiting=0)
-
-
 async def prepare(entry: Entry) -> None:
     """Read a large object in a thread, so that `facts` has it cached."""
-    if len(entry.body) > LARGE:
-        await _READING.run_patiently(_of_large, entry)
+    if is_large(entry):
+        await READ_OWNERS.run(_of_large, entry)
 
 
 def facts(entry: Entry) -> Facts:
     """Return the facts of a stored object. Call `prepare` first for a large one."""
-    return _of_large(entry) if len(entry.body) > LARGE else _read(entry)
+    return _of_large(entry) if is_large(entry) else _read(entry)
+
+
+def is_large(entry: Entry) -> bool:
+    """Return whether reading the object takes long enough for a thread."""
+    return len(entry.body) > READ_OWNERS.limit
 
 
 @functools.lru_cache(2)

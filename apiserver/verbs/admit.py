@@ -6,12 +6,10 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (Ad
 
 from __future__ import annotations
 
-from functools import partial
-
 from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.core.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime.offload import CHANGE, run_sized
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle
 from apiserver.verbs.context import Call, Services
@@ -55,11 +53,8 @@ class Step:
         if made is None or made is shown:
             return obj
         replaced = {name: value for name, value in made.items() if name not in ("kind", "apiVersion")}
-        readmit = partial(self._managers.readmitted, replaced, obj, self._call.exchange.warnings)
-        if self._size > lifecycle.LARGE or lifecycle.is_large(replaced):
-            await BODIES.run_patiently(readmit)
-        else:
-            readmit()
+        size = max(self._size, lifecycle.estimated(replaced))
+        await run_sized(CHANGE, size, self._managers.readmitted, replaced, obj, self._call.exchange.warnings)
         lifecycle.set_namespace(self._call, replaced)
         return replaced
 

@@ -25,7 +25,7 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
         live, fresh = call.store.view().get(key), False
         while True:
             try:
-                return await attempt(live)
+                result = await attempt(live)
             except (Moved, KeyExists) as e:
                 live, fresh = e.entry, True
             except StatusError:
@@ -36,6 +36,10 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
                 if _revision(newest) == _revision(live):
                     raise
                 live, fresh = newest, True
+            else:
+                call.exchange.free()
+                return result
+            call.exchange.free()  # a client may bring about many rounds
 
 
 def _revision(entry: Entry | None) -> int:

@@ -27,7 +27,6 @@ async def create(services: Services, call: Call) -> Any:
     """Create one object. Answer 201 with the object as stored."""
     answer = rendering.negotiate(services, call)
     stored = await _stored(services, call)
-    services.workers.free(call.exchange.let_go())
     return await answer.single(stored, code=201)
 
 
@@ -89,8 +88,7 @@ async def insert(
         obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager, size=size)
     given = obj["metadata"].get("name", "")
     step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None, size=size)
-    if size > lifecycle.LARGE:
-        call.exchange.hold(obj, step)
+    call.exchange.hold(obj, step, size=size)
     obj = await step.mutate(obj)
     await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
     metadata = obj["metadata"]
@@ -143,7 +141,7 @@ async def _commit(
     dry_run: bool,
     allowed: Callable[[], Awaitable[None]] | None,
 ) -> bytes:
-    large = await lifecycle.check(services, call, obj, None, size=size)
+    size = await lifecycle.check(services, call, obj, None, size=size)
     if allowed is not None:
         await allowed()
     await step.validate(obj)
@@ -154,7 +152,7 @@ async def _commit(
         if allowed is None and _is_version(stated):
             raise errors.raw("resourceVersion should not be set on objects to be created")
         lifecycle.drop_unstored(obj)
-    value = await lifecycle.to_store(call, obj, large=large)
+    value = await lifecycle.to_store(call, obj, size=size)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True

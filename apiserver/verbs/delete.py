@@ -151,13 +151,11 @@ async def delete_one(
     admitted: Callable[[], None] = _nothing,
 ) -> tuple[Entry, bool]:
     """Return the object of the answer, and whether it was removed. Calls `admitted` each time the deletion is admitted."""
-    done = await attempts.until_done(
+    return await attempts.until_done(
         call,
         lifecycle.key_of(call, name),
         lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as, admitted=admitted),
     )
-    services.workers.free(call.exchange.let_go())
-    return done
 
 
 async def _attempt(
@@ -174,8 +172,7 @@ async def _attempt(
         raise rendering.not_found(call, name)
     found = await rendering.patiently(partial(_found, wanted), call.resource, live)
     live, old, finalizers = found
-    if live.size > body.LARGE:
-        call.exchange.hold(old)
+    call.exchange.hold(old, size=live.size)
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
@@ -240,7 +237,7 @@ async def _mark(
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = await lifecycle.encoded(call.resource.stored, new, large=live.size > lifecycle.LARGE)
+    value = await lifecycle.encoded(call.resource.stored, new, size=live.size)
     if splice(value, live.revision) == live.value:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

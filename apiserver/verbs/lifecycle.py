@@ -7,7 +7,8 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors, meta
@@ -17,6 +18,7 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical
 from apiserver.runtime import workers
+from apiserver.runtime.offload import CHANGE, CHECK_UPDATE, run_sized
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import UPDATE, Struct
@@ -51,8 +53,6 @@ DUPLICATE_OWNERS_LATER = (
     "duplicate UID(s) observed: {}"
 )
 
-LARGE = 16 << 10
-"""Objects whose JSON is longer than this many bytes are prepared, checked and encoded in threads."""
 MANY_OWNERS = 1000
 """Longer lists of owner references are compared in a thread."""
 
@@ -143,8 +143,8 @@ async def check(
     size: int,
     sub: Subresource | None = None,
     judged: bool = False,
-) -> bool:
-    """Prepare `new` for the store: system fields, the kind's own preparation, then every check. Return whether it is large.
+) -> int:
+    """Prepare `new` for the store: system fields, the kind's own preparation, then every check. Return its size estimate in bytes.
 
     * `old` is the stored object; `sub` limits the change to the part that the subresource owns.
     * `size` is about how many bytes both have.
@@ -162,11 +162,12 @@ async def check(
         checkpoint=workers.checkpoint,
         old_obeys=judged,
     )
-    large = size > 2 * LARGE or is_large(new)
+    if size <= CHECK_UPDATE.limit:
+        size = estimated(new)
     work = functools.partial(prepare_and_judge, context, resource, new, old, sub=sub)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
     pool = workers.BODIES if quick else workers.EXPRESSIONS
-    judgement = work() if quick and not large else await pool.run_patiently(work)
+    judgement = await (run_sized(CHANGE, size, work) if quick else pool.run_patiently(work))
     if labels.asked and await labels.refresh():
         judgement = await pool.run_patiently(judge, context, resource, new, old, sub=sub)
     refused = await entitlements.refused(services, call, judgement.permissions)
@@ -174,7 +175,7 @@ async def check(
         raise await pool.run_patiently(refusal, context, resource, new, old, sub=sub, refused=refused)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
-    return large
+    return size
 
 
 def drop_unstored(obj: Object) -> None:
@@ -193,31 +194,28 @@ async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
     if meta.text_bytes(obj["metadata"]) > limit:
         return True
     bare = {**obj, "metadata": {name: x for name, x in obj["metadata"].items() if name != "managedFields"}}
-    return len(await encoded(call.resource.stored, bare, large=True)) > limit
+    return len(await encoded(call.resource.stored, bare, size=size)) > limit
 
 
-async def to_store(call: Call, obj: Object, *, large: bool) -> bytes:
-    """Encode the object as it is stored. Raises TooBig at once if its texts alone are too large."""
-    least, limit = meta.text_bytes(obj["metadata"]) if large else 0, call.store.object_limit
+async def to_store(call: Call, obj: Object, *, size: int) -> bytes:
+    """Encode the object as it is stored. Raises TooBig at once where its texts alone are too large."""
+    least, limit = meta.text_bytes(obj["metadata"]) if size > CHANGE.limit else 0, call.store.object_limit
     if least > limit:
         raise TooBig(f"{least} bytes or more are more than {limit}")
-    return await encoded(call.resource.stored, obj, large=large)
+    return await encoded(call.resource.stored, obj, size=size)
 
 
-async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
-    """Return the object's stored bytes."""
-    if not large:
-        return canonical.encode(resource.shape, obj)
-    return await workers.BODIES.run_patiently(canonical.encode, resource.shape, obj)
+def encoded(resource: Resource, obj: Object, *, size: int) -> Awaitable[bytes]:
+    """Encode the object as it is stored."""
+    return run_sized(CHANGE, size, canonical.encode, resource.shape, obj)
 
 
-def is_large(new: Object) -> bool:
-    """Return whether preparing, checking and encoding the object needs a thread. This check takes time too, so skip it for objects that are
-    known to be large."""
+def estimated(new: Object) -> int:
+    """Estimate the size of an object in bytes. Beyond the limit of CHANGE the estimate says only that it is larger."""
     try:
-        return body.size_estimate(rawjson.light(new, LARGE), negotiation.JSON) > LARGE
+        return body.size_estimate(rawjson.light(new, CHANGE.limit), negotiation.JSON)
     except TypeError:
-        return True  # deep, with lone surrogates, or long
+        return sys.maxsize  # deep, with lone surrogates, or long
 
 
 def prepare_and_judge(

@@ -6,23 +6,21 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/fieldmanager.go`, kube
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
+from collections.abc import Awaitable
 
 from apiserver import metrics
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
 from apiserver.fieldmanager import manager as fieldmanager
 from apiserver.fieldmanager.writer import Writer
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
 from kubetext import utf8
 
 UNKNOWN = "unknown"
-LARGE = 16 << 10
-"""Bytes of the new and the stored object together, above which managers are computed in a thread."""
 
 
 def writer(services: Services, call: Call, manager: str, *, force: bool = False) -> Writer:
@@ -48,16 +46,19 @@ def _program(user_agent: str) -> str:
     return cut.decode("utf-8", "ignore") or UNKNOWN
 
 
-async def owned(services: Services, call: Call, new: Object, live: Object | None, *, manager: str, size: int) -> Object:
-    """Return `new` with its managedFields. `size` is about how many bytes `new` and `live` have."""
-    update = functools.partial(services.managers.updated, new, live, writer(services, call, manager))
-    return await BODIES.run_patiently(update) if size > LARGE else update()
+def owned(
+    services: Services, call: Call, new: Object, live: Object | None, *, manager: str, size: int
+) -> Awaitable[Object]:
+    """Return `new` with its managedFields. `size` estimates the bytes of `new` and `live` together."""
+    return offload.run_sized(
+        offload.CHANGE, size, services.managers.updated, new, live, writer(services, call, manager)
+    )
 
 
 async def keep_times(resource: Resource, new: Object, old: Object, *, size: int) -> None:
     """Keep the stored times of managedFields if the change would only set new times."""
     since = time.perf_counter()
-    keep = functools.partial(fieldmanager.keep_times, resource.shape, new, old)
-    heavy = size > LARGE and fieldmanager.differ_in_time(new, old)
-    path = await BODIES.run_patiently(keep) if heavy else keep()
+    if size > offload.CHANGE.limit and not fieldmanager.differ_in_time(new, old):
+        size = 0  # there is nothing to compare
+    path = await offload.run_sized(offload.CHANGE, size, fieldmanager.keep_times, resource.shape, new, old)
     metrics.TIMESTAMP_COMPARISON_SECONDS.labels(path).observe(time.perf_counter() - since)

@@ -17,18 +17,13 @@ from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.fieldmanager.writer import Writer
 from apiserver.kinds.type_meta import MEMBERS
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle, ownership, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json, body, patches
-
-LARGE = 16 << 10
-"""Patches with more bytes than this, together with the object that they change, are applied in a thread."""
-DENSE = 6 << 10
-"""The same limit for the patch alone: it may have a value in every two bytes, and each is merged, judged and reported."""
 
 
 def _json_patched(patch: bytes, live: Object) -> bytes:
@@ -110,7 +105,7 @@ def _change(
             hurried=hurried,
         )
         new = patched(kind, raw, live, writer=writer, terms=terms)
-        if len(raw) > DENSE:
+        if len(raw) > offload.DENSE_PATCH.limit:
             _check_memory(resource.stored, new)
         if live is None:
             _check_no_uid(call, new)
@@ -120,11 +115,12 @@ def _change(
 
     async def change(live: Entry | None) -> Object:
         size = body.size_estimate(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
-        large = size > LARGE or len(raw) > DENSE or (len(raw) > body.STRANGE and as_json.plain(raw) is None)
-        if not large:
+        dense = len(raw) > offload.DENSE_PATCH.limit
+        slow = len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None
+        if not (size > offload.PATCH.limit or dense or slow):
             with suppress(body.TakesLong):
                 return compute(live, hurried=True)
-        return await BODIES.run(compute, live)
+        return await offload.PATCH.run(compute, live)
 
     return change
 

@@ -5,7 +5,7 @@ Upstream: kubernetes/apiserver `pkg/audit/request.go` LogRequestObject, LogReque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, overload
 
@@ -17,15 +17,13 @@ from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import SUPERSEDED, Entry, split
 from apiserver.wire import as_json, patches
 from apiserver.wire.forms.form import Form, ListMeta
 
-LARGE = 64 << 10
-"""Objects and patches with more bytes than this are encoded in a thread."""
 NAMED = ("name", "namespace", "uid", "resourceVersion")
 """Metadata that identifies an object."""
 DELETE_OPTIONS = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"}
@@ -42,7 +40,7 @@ async def sent(call: Call, obj: Object, *, size: int) -> None:
     if recording.wants_sent:
         if recording.bare:
             obj = {**obj, "metadata": {name: x for name, x in metadata.items() if name != MANAGED_FIELDS}}
-        recording.sent = (await _made(_text, call.resource, obj, size=size),)
+        recording.sent = (await offload.run_sized(offload.RECORD, size, _text, call.resource, obj),)
 
 
 def _text(resource: Resource, obj: Object) -> bytes:
@@ -56,12 +54,8 @@ async def patch(call: Call, raw: bytes, *, applies: bool) -> None:
     out."""
     recording = call.exchange.recording
     if recording is not None and recording.wants_sent:
-        text = await _made(_compact, raw, applies, size=len(raw))
+        text = await offload.run_sized(offload.RECORD, len(raw), _compact, raw, applies)
         recording.sent = (text,) if text else ()
-
-
-async def _made(make: Callable[..., bytes], *args: Any, size: int) -> bytes:
-    return await BODIES.run_patiently(make, *args) if size > LARGE else make(*args)
 
 
 def _compact(raw: bytes, applies: bool) -> bytes:  # noqa: FBT001 - passed through a pool

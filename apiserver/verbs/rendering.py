@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,13 +12,14 @@ from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.piece import Piece, Pieces, Step
-from apiserver.runtime.workers import BODIES, Workers
+from apiserver.runtime.offload import READ_STORED, RECORD, run_sized
+from apiserver.runtime.workers import Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
-from apiserver.wire import body, negotiation
+from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta
 from apiserver.wire.representation import Representation
@@ -63,7 +64,7 @@ class Answer(NamedTuple):
         def make() -> bytes:
             return form.single(recorded.bare(value) if recording.bare else value)
 
-        heavy = len(value) > min(form.reach, recorded.LARGE)
+        heavy = len(value) > min(form.reach, RECORD.limit)
         text = await self.services.workers.run_patiently(make) if heavy else make()
         recording.answer = (text.removesuffix(b"\n"),)
 
@@ -153,9 +154,9 @@ def decoded(resource: Resource, entry: Entry) -> Object:
         raise Corrupt(entry.key) from e
 
 
-async def patiently(read: Callable[[Resource, Entry], T], resource: Resource, entry: Entry) -> T:
-    """Call `decoded` or `remains`, in a thread if that takes long."""
-    return await BODIES.run_patiently(read, resource, entry) if entry.size > body.LARGE else read(resource, entry)
+def patiently(read: Callable[[Resource, Entry], T], resource: Resource, entry: Entry) -> Awaitable[T]:
+    """Call `decoded` or `remains`, in a thread if the object is large."""
+    return run_sized(READ_STORED, entry.size, read, resource, entry)
 
 
 def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:

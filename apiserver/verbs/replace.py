@@ -14,14 +14,13 @@ from typing import NamedTuple
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.codecs.objects import canonical
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime.offload import READ_STORED, run_sized
 from apiserver.schema.resource import Object, Subresource
 from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
-from apiserver.wire import body
 
 ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 """`live -> new`, pure, and called again on every round. It is awaited because a large change is computed in a thread. The caller owns the
@@ -62,9 +61,7 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Change the stored object. Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    outcome = await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
-    services.workers.free(call.exchange.let_go())
-    return outcome
+    return await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
 
 
 async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:
@@ -73,11 +70,9 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
     size = order.size + live.size
-    services.workers.free(call.exchange.let_go())  # from the round before
     old = await rendering.patiently(rendering.decoded, resource, live)
     new = await order.change(live)
-    if size > lifecycle.LARGE:
-        call.exchange.hold(old, new)
+    call.exchange.hold(old, new, size=size)
     if order.whole:
         _check_uid(call, live.key, new, old)
     tracked = tracked and (order.owned or not await lifecycle.exceeds(call, new, size=size))
@@ -85,23 +80,22 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
     new = await step.mutate(new)
-    if size > lifecycle.LARGE:
-        call.exchange.hold(new, step)
+    call.exchange.hold(new, step, size=size)
     if not tracked:
         new["metadata"].pop("managedFields", None)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
-    large = await lifecycle.check(services, call, new, old, size=size, sub=order.sub, judged=live.judged)
+    stored_size = await lifecycle.check(services, call, new, old, size=size, sub=order.sub, judged=live.judged)
     await ownership.keep_times(resource, new, old, size=size)
     await step.validate(new)
     if _finished(new, old) and not resource.lingers(new):
-        return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
+        return await _remove(call, order, live, await lifecycle.encoded(resource, new, size=stored_size))
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)
-    if await _unchanged(new, old, size=live.size):
+    if await run_sized(READ_STORED, live.size, canonical.same, new, old):
         return Outcome((await call.store.confirm(live)).value)
     try:
-        value = await lifecycle.to_store(call, new, large=large)
+        value = await lifecycle.to_store(call, new, size=stored_size)
         write = Write(live.key, value, live.revision, old["metadata"]["uid"])
         entry = await call.store.commit(write, dry_run=order.options.dry_run)
     except TooBig:
@@ -110,12 +104,6 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return await _round(services, call, order, live, tracked=False)
     entry.judged = order.sub is None
     return Outcome(entry.value)
-
-
-async def _unchanged(new: Object, old: Object, *, size: int) -> bool:
-    if size > body.LARGE:
-        return await BODIES.run_patiently(canonical.same, new, old)
-    return canonical.same(new, old)
 
 
 async def _create(services: Services, call: Call, order: Order) -> Outcome:

@@ -9,7 +9,7 @@ import re
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.shards import FIELDS, Range, ShardSelector
-from apiserver.runtime import workers
+from apiserver.runtime.offload import SHARD_SELECTOR, run_sized
 from kubecel.libraries.strings import SPACE
 from kubecel.parse import ast, parser
 from kubecel.parse.macros import Macros
@@ -17,9 +17,6 @@ from kubecel.parse.source import CompileError, Source
 from kubecel.values.values import UInt
 from kubetext import names
 from kubetext.quoting import go_quote
-
-AT_ONCE = 256
-"""Characters that are parsed on the event loop: some milliseconds for any text."""
 
 MOST_EXPLAINED = 8192
 """Characters, a hundred ranges, up to which the error of an invalid or deeply nested text is explained. Finding it takes much time and
@@ -57,7 +54,7 @@ class Malformed(Exception):
 async def read(text: str) -> ShardSelector:
     """Return the selector. Raises StatusError 500 with upstream's text, because upstream sends such errors as they are. Long texts are
     parsed in a thread."""
-    found = _attempt(text) if len(text) <= AT_ONCE else await workers.EXPRESSIONS.run(_attempt, text)
+    found = await run_sized(SHARD_SELECTOR, len(text), _attempt, text)
     if isinstance(found, str):
         raise errors.raw(f"invalid shard selector: {found}")
     return found

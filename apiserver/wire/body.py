@@ -24,7 +24,7 @@ from apiserver.codecs.yaml import as_yaml
 from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
 from apiserver.kinds.type_meta import TypeMeta, Unfit, Unreadable
-from apiserver.runtime import workers
+from apiserver.runtime.offload import DECODE, DECODE_PROTOBUF, DECODE_SLOWLY, Work, run_sized
 from apiserver.schema import machinery
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
@@ -32,12 +32,6 @@ from apiserver.wire import as_json, complaints, negotiation, representation
 from apiserver.wire.patches import Document
 from kubetext import printing, quoting
 
-LARGE = 64 << 10
-"""Bodies above this many bytes are decoded in a thread."""
-MESSAGE = 8 << 10
-"""The same for protobuf."""
-STRANGE = 1 << 10
-"""The same for YAML, and for irregular or suspicious JSON: both take many times as long."""
 ELEMENT = 32
 """Bytes of a value with its name, in typical objects."""
 _SUMMARY = 30
@@ -49,7 +43,7 @@ def size_estimate(raw: bytes, content_type: str) -> int:
     bytes suggest, and protobuf is dense."""
     if content_type.startswith(negotiation.PROTOBUF):
         return 4 * len(raw)
-    return max(len(raw), ELEMENT * (raw.count(b",") + raw.count(b"\n"))) if len(raw) <= LARGE else len(raw)
+    return max(len(raw), ELEMENT * (raw.count(b",") + raw.count(b"\n"))) if len(raw) <= DECODE.limit else len(raw)
 
 
 # Media types.
@@ -193,7 +187,7 @@ async def decode_object(
     `kinds` are all kinds. `validation` is Strict, Warn or Ignore.
     """
     media = check_content_type(content_type)
-    quick = as_json.plain(raw, resource.shape) if media == negotiation.JSON and len(raw) <= LARGE else None
+    quick = as_json.plain(raw, resource.shape) if media == negotiation.JSON and len(raw) <= DECODE.limit else None
     decode = functools.partial(
         _object,
         resource,
@@ -205,14 +199,14 @@ async def decode_object(
         validation=validation,
         warnings=warnings,
     )
-    if (quick is not None and size_estimate(raw, media) <= LARGE) or len(raw) <= _at_once(media):
-        return decode()
-    return await workers.BODIES.run(decode)
+    if quick is not None:
+        return await run_sized(DECODE, size_estimate(raw, media), decode)
+    return await run_sized(_work(media), len(raw), decode)
 
 
-def _at_once(media: str) -> int:
-    """Return the bytes up to which a body that may be irregular is decoded on the event loop."""
-    return MESSAGE if media == negotiation.PROTOBUF else STRANGE
+def _work(media: str) -> Work:
+    """Return the work of decoding a body that may not be in order."""
+    return DECODE_PROTOBUF if media == negotiation.PROTOBUF else DECODE_SLOWLY
 
 
 def _object(
@@ -362,7 +356,7 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     except RecursionError:
         raise _unfit("", decoding.DecodeError(decoding.TOO_DEEP)) from None
     quick = as_json.plain(text, terms.resource.shape)
-    if quick is None and terms.hurried and len(text) > STRANGE:
+    if quick is None and terms.hurried and len(text) > DECODE_SLOWLY.limit:
         raise TakesLong
     try:
         decoded = _patched(terms.resource, text, quick, terms.kinds, now=terms.now, judged=judged)
@@ -457,8 +451,7 @@ def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: 
 async def decode_delete_options(content_type: str, raw: bytes) -> Object:
     """Return the unchecked members of a DeleteOptions body that is not empty. Raises 415 and 400. The same for every resource."""
     media = check_content_type(content_type)
-    decode = functools.partial(_delete_options, media, raw)
-    return decode() if len(raw) <= _at_once(media) else await workers.BODIES.run(decode)
+    return await run_sized(_work(media), len(raw), _delete_options, media, raw)
 
 
 def _delete_options(media: str, raw: bytes) -> Object:

@@ -21,6 +21,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
 from apiserver.listcache import gzip, piece
 from apiserver.listcache.piece import LONG, PORTION, FirstPiece, Piece
+from apiserver.runtime import offload
 from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
@@ -28,8 +29,8 @@ BODY_LIMIT = 3 << 20
 """Bytes of a request body: upstream's `--max-request-body-bytes`."""
 HEADER_READ = 4096
 """Characters of a header that are read before the client is authenticated."""
-LARGE = 256 << 10
-"""Bytes above which an answer is written in slices, so that a client that does not read is noticed."""
+SLICE = 256 << 10
+"""Bytes of an answer that are written at once. Longer answers are written in slices, so that a client that stops reading is noticed."""
 GATHERED = 128 << 10
 """Bytes that are compressed at once, or written at once after compression."""
 FIRST = 2 << 10
@@ -87,15 +88,21 @@ class Exchange:
         self._query: Query | None = None
         self._accept: str | None = None
 
-    def hold(self, *made: Any) -> None:
-        """Keep objects until their maker is done and a thread can free them."""
-        self.heavy = True
-        self._held += made
+    def hold(self, *made: Any, size: int) -> None:
+        """Keep these values until `free`, if `size`, an estimate of their bytes, is large: else the last function that uses them frees
+        them, on the event loop."""
+        if size > offload.FREE.limit:
+            self.heavy = True
+            self._held += made
 
-    def let_go(self) -> list[Any]:
-        """Remove and return the kept objects, for `Workers.free`."""
+    def free(self) -> None:
+        """Free the held values, once the functions that made them have returned.
+
+        Three places call this: the outermost filter for every request, the write loop after each round, and an answer that a client may
+        read slowly.
+        """
         held, self._held = self._held, []
-        return held
+        offload.free(held)
 
     @property
     def query(self) -> Query:
@@ -149,8 +156,9 @@ class Exchange:
         compressed = len(body) > LONG and self.accepts_gzip
         if compressed:
             _mark_compressed(out)
-        if len(body) <= LARGE:
+        if len(body) <= SLICE:
             return web.Response(status=code, body=gzip.member(body) if compressed else body, headers=out)
+        self.free()  # a client may take minutes to read the answer
         response = web.StreamResponse(status=code, headers=out)
         if not compressed:
             response.content_length = len(body)
@@ -300,11 +308,11 @@ def _mark_compressed(headers: CIMultiDict[str]) -> None:
 
 
 def _slices(body: bytes) -> Iterator[bytes]:
-    if len(body) <= 2 * LARGE:
+    if len(body) <= 2 * SLICE:
         yield from (body,) if body else ()
         return
-    for start in range(0, len(body), LARGE):
-        yield body[start : start + LARGE]
+    for start in range(0, len(body), SLICE):
+        yield body[start : start + SLICE]
 
 
 async def _chain(

@@ -14,12 +14,11 @@ from apiserver.admission.core.matching import Match
 from apiserver.apimachinery.options import META_GROUP, DeleteOptions
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.apimachinery.selectors import Given
+from apiserver.runtime.offload import EVALUATE
 from apiserver.schema.resource import Resource
 from kubecel.libraries import authorizer
 from kubecel.libraries.authorizer import Answer, AuthorizerValue, ResourceCheck
 
-SMALL = 32 << 10
-"""Bytes of objects and parameters together up to which every single function of the language is quick."""
 _VALUE_BYTES = 8
 """The bytes that a value counts for beside its text."""
 
@@ -68,7 +67,7 @@ class Variables:
         self.answers = Answers()
         self._resource = self._named = match.resource
         self._authorizes = True
-        self.small = attributes.views.size <= SMALL
+        self.small = attributes.views.size <= EVALUATE.limit
         self.values: dict[str, Any] = {"namespaceObject": None, "params": None}
         if attributes.object is None:
             self.values["object"] = None
@@ -97,7 +96,7 @@ class Variables:
         if namespace is not None:
             other.values["namespaceObject"] = namespace_object(namespace)
         if params is not None and other.small:
-            other.small = _left(params, SMALL - self.attributes.views.size) >= 0
+            other.small = _left(params, EVALUATE.limit - self.attributes.views.size) >= 0
         return other
 
     def for_conditions(self) -> Variables:

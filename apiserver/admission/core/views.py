@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from apiserver.apimachinery import meta
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource
 from kubetext import strconv
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LARGE = 16 << 10
-"""Objects above this size in bytes are encoded and decoded in a thread."""
 REMEMBERED = 4
 """How many objects are cached in other forms: the stored one, and the new one after the last plugins."""
 REMEMBERED_LARGE = 2
@@ -53,7 +51,7 @@ class Views:
     @property
     def large(self) -> bool:
         """Whether reading and writing these objects holds the event loop for too long."""
-        return self.size > LARGE
+        return self.size > offload.CHANGE.limit
 
     def text(self, obj: Object, resource: Resource) -> bytes:
         """Return Go's JSON of a stored object in that version of its kind, kind and apiVersion first. Not for large objects."""
@@ -81,9 +79,9 @@ class Views:
         """Like `plain`, for objects of any size."""
         return await self.run(self.plain, obj, resource)
 
-    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Call a function of these objects, in a thread if they are large."""
-        return await BODIES.run_patiently(call, *args, **kwargs) if self.large else call(*args, **kwargs)
+        return offload.run_sized(offload.CHANGE, self.size, call, *args, **kwargs)
 
     def leave(self, obj: Object) -> None:
         """Drop the cached forms of a large object that is no longer needed."""
@@ -91,14 +89,14 @@ class Views:
             self.let_go()
             with self._lock:
                 _, forms = self._known.pop(id(obj), (obj, {}))
-            BODIES.free([forms])
+            offload.free([forms])
             self._left.append(obj)  # the code that made another object of it still uses it
 
     def let_go(self) -> None:
         """Free the dropped objects in a thread: freeing a large one takes most of a step of the event loop."""
         if self._left:
             left, self._left = self._left, []
-            BODIES.free(left)
+            offload.free(left)
 
     def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
         self.let_go()

@@ -30,7 +30,7 @@ from apiserver.admission.policies.reinvocation import Key, Reinvocations
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.codecs.objects import typed
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime.offload import CHANGE
 from apiserver.schema.resource import Object, Resource
 from kubecel.kubernetes import environments
 from kubecel.values.mutation import OBJECT, PATCH
@@ -109,7 +109,7 @@ class Mutation(NamedTuple):
         """Return the object with this mutation, in the stored form. Raises Refused, StatusError."""
         make = _patched if self.patches else _configured
         if attributes.views.large or is_large(value):
-            made = await BODIES.run_patiently(make, value, resource, attributes)
+            made = await CHANGE.run(make, value, resource, attributes)
         else:
             made = make(value, resource, attributes)
         asked = attributes.resource

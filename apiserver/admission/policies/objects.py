@@ -29,8 +29,8 @@ from structuredmerge.validation import Foreign
 
 MOST_VALUES = 1 << 17
 """The most values of a result: a list may hold one list many times, and so be much larger than its cost."""
-LARGE = 256
-"""Values above which a result is large; a kilobyte of text counts as one value."""
+MANY_VALUES = 256
+"""Values above which a result is converted in a thread. A kilobyte of text counts as one value."""
 _SAFE = 1 << 53
 """From here on JSON has no integers (isJSONSafe)."""
 _VALUE = "*structpb.Value"
@@ -63,7 +63,7 @@ class _Walk:
 def is_large(value: Value) -> bool:
     """Return whether converting it, and changing an object by it, would hold the event loop for too long."""
     todo, seen = [value], 0
-    while todo and seen <= LARGE:
+    while todo and seen <= MANY_VALUES:
         at = todo.pop()
         seen += 1 + (len(at) >> 10 if isinstance(at, str | bytes) else 0)
         if isinstance(at, ObjectValue):
@@ -71,10 +71,10 @@ def is_large(value: Value) -> bool:
         elif isinstance(at, PatchValue):
             todo.append(at.value)
         elif is_list(at):
-            todo.extend(islice(at, LARGE))
+            todo.extend(islice(at, MANY_VALUES))
         elif is_map(at):
-            todo.extend(find_key(at, key) for key in islice(at, LARGE))
-    return seen > LARGE
+            todo.extend(find_key(at, key) for key in islice(at, MANY_VALUES))
+    return seen > MANY_VALUES
 
 
 def configuration(value: ObjectValue) -> dict[str, Any]:

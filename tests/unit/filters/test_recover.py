@@ -234,3 +234,25 @@ async def test_large_object_of_a_failed_request_is_freed_in_a_thread(size: int, 
     assert answer.status == 400
     assert await asyncio.to_thread(went.wait, 10)
     assert freed == [in_a_thread]
+
+
+@pytest.mark.parametrize(("size", "in_a_thread"), [(100, False), (100_000, True)])
+async def test_held_values_of_an_answered_request_are_freed_in_a_thread_if_they_are_large(
+    size: int, in_a_thread: bool
+) -> None:
+    freed, went = [], threading.Event()
+
+    class Decoded:
+        def __del__(self) -> None:
+            freed.append(threading.current_thread() is not threading.main_thread())
+            went.set()
+
+    async def succeed(request: Request) -> web.StreamResponse:
+        request.exchange.hold(Decoded(), size=size)
+        return web.Response()
+
+    answer = await connect(succeed).ask("GET", "/x")
+
+    assert answer.status == 200
+    assert await asyncio.to_thread(went.wait, 10)
+    assert freed == [in_a_thread]

@@ -184,18 +184,3 @@ async def test_work_without_waiters_ends_at_its_next_checkpoint(pool: Workers, p
 
 def test_outside_a_pool_a_checkpoint_lets_everything_pass() -> None:
     checkpoint()
-
-
-async def test_objects_are_freed_in_a_thread_of_the_pool(pool: Workers) -> None:
-    gone: list[str] = []
-    went = threading.Event()
-
-    class Watched:
-        def __del__(self) -> None:
-            gone.append(threading.current_thread().name)
-            went.set()
-
-    pool.free([Watched()])
-
-    assert await asyncio.to_thread(went.wait, 10)
-    assert gone[0].startswith(pool.name)

@@ -9,6 +9,7 @@ import pytest
 from apiserver.apimachinery.fieldpath import MOST_COUNTED
 from apiserver.codecs.json import rawjson
 from apiserver.resources import RESOURCES
+from apiserver.runtime.offload import CHANGE
 from apiserver.verbs import lifecycle
 from kubetext import names
 from tests.fixtures.cpu import Spent
@@ -40,14 +41,14 @@ def many(element: bytes, size: int) -> bytes:
     ],
 )
 def test_an_object_is_large_when_it_has_many_bytes_values_or_levels(obj: Any, large: bool) -> None:
-    assert lifecycle.is_large(obj) is large
+    assert (lifecycle.estimated(obj) > CHANGE.limit) is large
 
 
 @pytest.mark.parametrize("count", [1, 300])
 def test_raw_json_of_many_brackets_is_not_scanned_to_find_it_large(count: int) -> None:
     obj = configured(*[many(b"[]", (3 << 20) // count)] * count)
     with Spent() as spent:
-        assert all(lifecycle.is_large(obj) for _ in range(10))
+        assert all(lifecycle.estimated(obj) > CHANGE.limit for _ in range(10))
     assert spent.below(0.3)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
-from apiserver.runtime import workers
-from apiserver.verbs import patch as patching
-from apiserver.wire import body
+from apiserver.runtime import offload, workers
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
 
@@ -116,7 +114,7 @@ async def test_copies_that_make_a_small_patch_large_are_made_in_a_thread(server:
     opened = [{"op": "add", "path": "/x", "value": value}, {"op": "test", "path": "/x", "value": value}]
     copies = [{"op": "copy", "from": "/x", "path": f"/y{i}"} for i in range(25)]
     raw = operations(*opened, *copies)
-    assert len(raw) < body.LARGE
+    assert len(raw) < offload.DECODE.limit
     answer = await server.ask("PATCH", f"{server.classes}/a", raw, kind=JSON_PATCH)
     assert answer.status == 200
 
@@ -151,7 +149,7 @@ async def test_patch_that_expands_a_long_value_is_computed_in_a_thread(
             computed.append(compute)
             return await workers.BODIES.run(compute, *arguments)
 
-    monkeypatch.setattr(patching, "BODIES", Recorded())
+    monkeypatch.setattr(offload, "PATCH", offload.PATCH._replace(pool=cast("workers.Workers", Recorded())))
     for sent, times in ((plain, 0), (strange, 1)):
         answer = await server.ask("PATCH", f"{server.classes}/a", sent, kind=kind)
         assert (answer.status, len(computed)) == (200, times)

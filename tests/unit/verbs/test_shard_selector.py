@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.runtime import offload
 from apiserver.verbs import shard_selector
 from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
@@ -42,7 +43,7 @@ def test_leftmost_of_several_errors_is_reported() -> None:
 
 @pytest.mark.parametrize("text", ["a+", "(", "[", "{a:", "a(", "a||", "a?b:", "has(", "a[", "!", "-", ")", "'", "\\"])
 def test_parsing_on_the_event_loop_takes_milliseconds_for_any_text(text: str) -> None:
-    text = text * (shard_selector.AT_ONCE // len(text))
+    text = text * (offload.SHARD_SELECTOR.limit // len(text))
     with Spent() as spent, pytest.raises(shard_selector.Malformed):
         shard_selector.parse(text)
     assert spent.below(0.02)

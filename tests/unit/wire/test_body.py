@@ -13,6 +13,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.kinds.served import Kinds
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource, Version
 from apiserver.wire import body
 from apiserver.wire.patches import Document
@@ -191,7 +192,7 @@ def test_another_served_version_of_the_kind_is_not_the_expected_one() -> None:
 def test_a_large_body_is_decoded_off_the_loop() -> None:
     labels = ",".join(f'"k{i}":"{"v" * 50}"' for i in range(6000))
     raw = f'{{"metadata":{{"name":"a","labels":{{{labels}}}}},"x":1}}'.encode()
-    assert len(raw) > body.LARGE
+    assert len(raw) > offload.DECODE.limit
     warnings = Warnings()
     assert len(decode(raw, warnings=warnings)["metadata"]["labels"]) == 6000
     assert warnings.headers() == ['299 - "unknown field \\"x\\""']

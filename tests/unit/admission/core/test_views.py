@@ -11,6 +11,7 @@ from apiserver.admission.core import views
 from apiserver.admission.core.attributes import Attributes
 from apiserver.admission.core.views import Views, taken_back
 from apiserver.codecs.objects import canonical, decoding, typed
+from apiserver.runtime.offload import CHANGE
 from apiserver.schema.resource import Object, Resource
 from tests.unit.admission.changes import GROUP, KINDS, change
 
@@ -71,7 +72,7 @@ def test_plain_values_are_what_the_json_means_raw_json_included() -> None:
     assert plain["kind"] == "ResourceClaim"
 
 
-@pytest.mark.parametrize("size", [0, views.LARGE + 1])
+@pytest.mark.parametrize("size", [0, CHANGE.limit + 1])
 async def test_view_of_an_object_is_made_once_also_in_a_thread(size: int) -> None:
     obj, shown = claim().object, Views(size=size)
     assert obj is not None
@@ -92,7 +93,7 @@ def test_only_the_last_objects_are_remembered() -> None:
 
 
 def test_only_the_last_two_large_objects_are_cached() -> None:
-    shown = Views(size=views.LARGE + 1)
+    shown = Views(size=CHANGE.limit + 1)
     old, first, last = (change(new=canonical.decode(resource("v1").shape, CLAIM)).object or {} for _ in range(3))
     plain = [shown.plain(obj, resource("v1")) for obj in (old, first)]
     assert shown.plain(old, resource("v1")) is plain[0]
@@ -101,7 +102,7 @@ def test_only_the_last_two_large_objects_are_cached() -> None:
     assert shown.plain(first, resource("v1")) is not plain[1]
 
 
-@pytest.mark.parametrize(("size", "times"), [(0, 1), (views.LARGE + 1, 2)])
+@pytest.mark.parametrize(("size", "times"), [(0, 1), (CHANGE.limit + 1, 2)])
 def test_source_text_of_a_large_object_is_not_kept(size: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     obj, shown = claim().object, Views(size=size)
     assert obj is not None
@@ -119,7 +120,7 @@ def test_source_text_of_a_large_object_is_not_kept(size: int, times: int, monkey
     assert shown.text(obj, resource("v1")) is text
 
 
-@pytest.mark.parametrize("size", [0, views.LARGE + 1])
+@pytest.mark.parametrize("size", [0, CHANGE.limit + 1])
 def test_nothing_is_cached_of_a_large_object_that_was_replaced(size: int) -> None:
     attributes = change(new=canonical.decode(resource("v1").shape, CLAIM), views=Views(size=size))
     before = attributes.object
