@@ -5,7 +5,6 @@ Upstream: kubernetes/apiserver `pkg/cel/library/{lists,cost}.go`; google/cel-go 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from kubecel.check.declarations import (
@@ -20,7 +19,6 @@ from kubecel.check.declarations import (
     Overload,
     Range,
 )
-from kubecel.libraries import pdqsort
 from kubecel.libraries.costs import LIST, SEARCHING, TRAVERSAL, Cost, function, member, to_uint64
 from kubecel.parse.ast import Expr, Literal
 from kubecel.parse.macros import SORT_BY
@@ -219,7 +217,7 @@ def _sort_by(values: Value, keys: Value) -> Sequence[Value]:
 
 
 def _sorted(values: Sequence[Value], keys: Sequence[Value]) -> Sequence[Value]:
-    """Return the values in the order of their keys."""
+    """Sort values by their keys. Values with equal keys keep their order; Go's sort moves them in lists of more than 12."""
     if len(values) != len(keys):
         raise EvaluationError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
@@ -232,13 +230,20 @@ def _sorted(values: Sequence[Value], keys: Sequence[Value]) -> Sequence[Value]:
         raise EvaluationError("list elements must be comparable")
     if any(type(key) is not kind for key in keys):
         raise EvaluationError("list elements must have the same type")
-    if len(keys) > _SORTED_AS_IN_GO or (
-        len(set(keys)) == len(keys) and not (kind is float and any(map(math.isnan, keys)))
-    ):
-        ordered = [index for _, index in sorted((key, index) for index, key in enumerate(keys))]
-    else:
-        ordered = pdqsort.order(keys)
-    return [values[index] for index in ordered]
+    return [values[index] for index in _indices_by(keys)]
+
+
+def _indices_by(keys: Sequence[Value]) -> list[int]:
+    """Return the indices of keys in the order of these. Go sorts short lists by insertion, which decides where NaN ends up."""
+    if len(keys) > _SORTED_BY_INSERTION:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+    found: list[int] = []
+    for index, key in enumerate(keys):
+        at = index
+        while at and key < keys[found[at - 1]]:
+            at -= 1
+        found.insert(at, index)
+    return found
 
 
 def _range(count: int) -> list[int]:
@@ -261,8 +266,8 @@ def _distinct(values: Sequence[Value]) -> Sequence[Value]:
     return unique
 
 
-# Go's unstable sort decides the order of equal keys in lists up to this size. Larger lists are sorted stably.
-_SORTED_AS_IN_GO = 1024
+# Go's limit for insertion sort (golang/go `src/sort/zsortfunc.go`, pdqsort_func).
+_SORTED_BY_INSERTION = 12
 # Limit of the elements of a flattened list: lists may contain one list many times.
 _FLATTENED = 1 << 20
 # Types whose values are equal when Python says so.

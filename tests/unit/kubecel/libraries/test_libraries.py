@@ -104,3 +104,17 @@ def test_deeply_nested_list_is_flattened_and_written_without_recursion() -> None
 def test_a_string_is_not_replaced_into_one_that_no_evaluation_may_make() -> None:
     with pytest.raises(CostExceeded):
         call(strings.LIBRARY_V2, "string_replace_string_string", "a" * 100_000, "a", "b" * 100_000)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 12, 13, 1000])
+@pytest.mark.parametrize("distinct", [1, 3, 10_000])
+def test_sort_by_keeps_the_order_of_elements_with_equal_keys(length: int, distinct: int) -> None:
+    keys = [index * 7919 % distinct for index in range(length)]
+    found = call(lists.EXTENSION_V3, "list_int_sortByAssociatedKeys", list(range(length)), keys)
+    assert found == [index for _, index in sorted(zip(keys, range(length), strict=True))]
+
+
+def test_sort_keeps_every_element_when_keys_have_no_order() -> None:
+    found = call(lists.EXTENSION_V3, "list_double_sort", [float("nan")] * 50 + [1.0])
+    assert len(found) == 51
+    assert found.count(1.0) == 1
