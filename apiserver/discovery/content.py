@@ -1,4 +1,6 @@
-"""Serve constant content over HTTP: entity tags, conditions, ranges and compression like Go's file server. Knows no document.
+"""Serve constant content over HTTP: entity tags, conditions and compression like Go's file server. Knows no document.
+
+`Range` is ignored, as HTTP allows: clients of these documents fetch all of one, or ask whether it has changed.
 
 Upstream: golang/go `src/net/http/fs.go` (ServeContent).
 """
@@ -12,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from functools import cached_property
 from typing import NamedTuple, Self
-
-from kubetext import strconv
 
 Headers = list[tuple[str, str]]
 
@@ -67,11 +67,9 @@ class Content:
             return Reply(412, own, b"")
         if self._unchanged(headers):
             return Reply(304, [(name, value) for name, value in own if name != "Content-Type"], b"")
-        if "Range" in headers and self._range_applies(headers):
-            return self._part(headers["Range"], own)
         if compressible and _accepts_gzip(headers.get("Accept-Encoding", "")[:READ]):
             return Reply(200, [*own, ("Content-Encoding", "gzip")], self._compressed)
-        return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
+        return Reply(200, own, self.body)
 
     def _matches(self, headers: Mapping[str, str]) -> bool:
         """Check If-Match, or else If-Unmodified-Since."""
@@ -88,61 +86,6 @@ class Content:
             return "*" in tags or any(tag.removeprefix("W/") == self.etag for tag in tags)
         since = _seconds(headers.get("If-Modified-Since"))
         return since is not None and self._modified <= since
-
-    def _range_applies(self, headers: Mapping[str, str]) -> bool:
-        condition = headers.get("If-Range", "")
-        return not condition or condition == self.etag or _seconds(condition) == self._modified
-
-    def _part(self, text: str, own: Headers) -> Reply:
-        """Answer one range of bytes. A request for several gets everything, as HTTP allows."""
-        size = len(self.body)
-        try:
-            asked = _ranges(text, size)
-        except ValueError:
-            return Reply(416, list(_PLAIN), b"invalid range\n")
-        ranges = [(start, end) for start, end in asked if start <= end]
-        if asked and not ranges:
-            return Reply(416, [*_PLAIN, ("Content-Range", f"bytes */{size}")], b"invalid range: failed to overlap\n")
-        if len(ranges) != 1:
-            return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
-        ((start, end),) = ranges
-        part = [*own, ("Accept-Ranges", "bytes"), ("Content-Range", f"bytes {start}-{end - 1}/{size}")]
-        return Reply(206, part, self.body[start:end])
-
-
-_PLAIN = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
-
-
-def _ranges(text: str, size: int) -> list[tuple[int, int]]:
-    """Return each range's first byte and the byte after its last, which is smaller for a range that begins after the end.
-
-    Raises ValueError.
-    """
-    unit, _, rest = text[:READ].partition("=")
-    if unit != "bytes" or len(text) > READ:
-        raise ValueError(unit)
-    found = []
-    for part in rest.split(","):
-        if not part.strip():
-            continue
-        first, dash, last = (word.strip() for word in part.partition("-"))
-        if not dash:
-            raise ValueError(text)
-        if first:
-            start = _number(first)
-            if last and start < size and _number(last) < start:
-                raise ValueError(text)
-            found.append((start, min(_number(last) + 1, size) if last and start < size else size - (start == size)))
-        else:
-            found.append((size - min(_number(last), size), size))
-    return found
-
-
-def _number(digits: str) -> int:
-    value = strconv.parse_int(digits)
-    if value < 0:
-        raise ValueError(digits)
-    return value
 
 
 def _tags(header: str | None) -> Sequence[str] | None:

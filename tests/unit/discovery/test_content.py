@@ -25,7 +25,6 @@ def test_a_plain_request_gets_everything() -> None:
         "Etag": CONTENT.etag,
         "Last-Modified": MODIFIED,
         "Content-Type": "application/json",
-        "Accept-Ranges": "bytes",
     }
 
 
@@ -64,74 +63,19 @@ def test_a_precondition_that_fails_is_a_412() -> None:
     assert ask(If_Unmodified_Since=MODIFIED).status == 200
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "part"),
-    [
-        ("bytes=0-9", "bytes 0-9/100", BODY[:10]),
-        ("bytes=95-", "bytes 95-99/100", BODY[95:]),
-        ("bytes=-5", "bytes 95-99/100", BODY[95:]),
-        ("bytes=90-1000", "bytes 90-99/100", BODY[90:]),
-        ("bytes=-1000", "bytes 0-99/100", BODY),
-    ],
-)
-def test_a_range_of_bytes_is_a_206(text: str, place: str, part: bytes) -> None:
-    reply = ask(Range=text, Accept_Encoding="gzip")
-    assert (reply.status, reply.body) == (206, part)
-    assert dict(reply.headers)["Content-Range"] == place
-
-
-@pytest.mark.parametrize("text", ["bytes=100-", f"bytes={1 << 62}-", "bytes=100-5", "bytes=100-x"])
-def test_range_behind_the_end_is_a_416_with_the_size(text: str) -> None:
+@pytest.mark.parametrize("text", ["bytes=0-9", "bytes=-5", "bytes=100-", "bytes=0-1,5-6", "x", f"bytes={'9' * 5000}-"])
+def test_range_is_answered_with_everything(text: str) -> None:
     reply = ask(Range=text)
-    assert (reply.status, reply.body) == (416, b"invalid range: failed to overlap\n")
-    assert dict(reply.headers)["Content-Range"] == "bytes */100"
+    assert (reply.status, reply.body) == (200, BODY)
+    assert "Content-Range" not in dict(reply.headers)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "bytes=9-5",
-        "bytes=-",
-        "lines=1-2",
-        "bytes=a-b",
-        "bytes=5",
-        "bytes=--5",
-        f"bytes={1 << 63}-",
-        "bytes=0-1,x",
-        f"bytes={'9' * 5000}-",
-        f"bytes=0-{'9' * 5000}",
-        f"bytes=-{'9' * 900_000}",
-        f"bytes=1{' ' * 4000}x",
-    ],
-    ids=lambda text: text[:20],
-)
-def test_malformed_range_is_a_416(text: str) -> None:
-    assert (ask(Range=text).status, ask(Range=text).body) == (416, b"invalid range\n")
-
-
-@pytest.mark.parametrize("text", ["bytes=", "bytes=,", "bytes=" + " " * 900], ids=lambda text: text[:8])
-def test_no_range_at_all_is_answered_with_everything(text: str) -> None:
-    assert ask(Range=text).status == 200
-
-
-@pytest.mark.parametrize(
-    "header", ["If_None_Match", "If_Match", "If_Range", "If_Modified_Since", "Accept_Encoding", "Range"]
-)
+@pytest.mark.parametrize("header", ["If_None_Match", "If_Match", "If_Modified_Since", "Accept_Encoding"])
 @pytest.mark.parametrize("piece", ['"x",', 'W/"', " ", ",", "(", "bytes=", "1-2,", "9"])
 def test_a_header_of_any_length_costs_little(header: str, piece: str) -> None:
     with Spent() as spent:
         ask(**{header: piece * (1_000_000 // len(piece))})
     assert spent.below(0.1)
-
-
-def test_several_ranges_are_answered_with_everything() -> None:
-    assert ask(Range="bytes=0-1,5-6").status == 200
-
-
-def test_a_range_of_something_else_is_answered_with_everything() -> None:
-    assert ask(Range="bytes=0-1", If_Range='"x"').status == 200
-    assert ask(Range="bytes=0-1", If_Range=CONTENT.etag).status == 206
-    assert ask(Range="bytes=0-1", If_Range=MODIFIED).status == 206
 
 
 @pytest.mark.parametrize("accept", ["gzip", "deflate, gzip;q=0.5", "*", "gzip; q=1.0"])
