@@ -47,8 +47,7 @@ def request_info(handler: Handler) -> Handler:
 
     def parsing(request: Request) -> Awaitable[web.StreamResponse]:
         method, target = request.method, request.raw_path
-        if request._version.major != 1:
-            request._version = HttpVersion11  # the version of the answer
+        if request.foreign:
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         upgrade = "Upgrade" in request.headers
         if upgrade and not _asks_for_websocket(request):
@@ -76,10 +75,9 @@ UNSUPPORTED_ENCODING = "Unsupported transfer encoding"
 
 def _asks_for_websocket(request: Request) -> bool:
     """Return whether the filter and the parser, which decides where the request ends, both read it so."""
-    message = request._message
     return (
-        message.method == "GET"
-        and message.upgrade
+        request.method == "GET"
+        and request.upgrade
         and not request.body_exists
         and websocket.is_upgrade(request.headers)
     )

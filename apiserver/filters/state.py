@@ -43,6 +43,8 @@ class Request(web.Request):
     * `terminated`: a filter ended the request to protect the server.
     * `last`: the connection ends with this response.
     * `kept`: another request came before it on its connection.
+    * `upgrade`: the parser read it as a request for another protocol.
+    * `foreign`: its version is not HTTP/1; the answer is HTTP/1.1.
     * `received`: when it came, in microseconds since the epoch.
     * `record`: its audit record, if it has one.
     """
@@ -58,6 +60,8 @@ class Request(web.Request):
         "terminated",
         "last",
         "kept",
+        "upgrade",
+        "foreign",
         "received",
         "record",
     }
@@ -72,6 +76,8 @@ class Request(web.Request):
     terminated: bool = False
     last: bool = False
     kept: bool = False
+    upgrade: bool = False
+    foreign: bool = False
     received: int = 0
     record: Record | None = None
 

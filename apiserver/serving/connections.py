@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import yarl
 from aiohttp import HttpVersion11, http_parser, web, web_protocol
@@ -80,6 +80,7 @@ class Protocol(web.RequestHandler):
         "_split",
         "_turn",
         "_unfinished",
+        "kept",
         "peer",
     )
 
@@ -111,6 +112,8 @@ class Protocol(web.RequestHandler):
         self._turn: asyncio.Handle | None = None
         self._made = 0.0
         self.peer: Peer | None = None
+        self.kept = False
+        """A request was complete on this connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made = self._loop.time()
@@ -373,7 +376,6 @@ class Protocol(web.RequestHandler):
 
 def _last(request: web.BaseRequest, status: int, body: bytes, media: str) -> web.StreamResponse:
     """Make an answer that ends the connection."""
-    request._version = HttpVersion11  # aiohttp gives version 1.0 to what it could not parse
     response = web.Response(status=status, body=body, headers={"Content-Type": media})
     response.force_close()
     return response
@@ -420,9 +422,17 @@ class Connections(web.Server):
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> Request:
+        foreign = message.version.major != 1
+        if foreign or message is web_protocol.ERROR:  # aiohttp gives what it could not parse the version 1.0
+            message = message._replace(version=HttpVersion11)
         request = Request(message, payload, protocol, writer, task, self._loop)
-        request.peer = protocol.peer  # type: ignore[attr-defined]
-        request.kept = protocol._request_count > 1
+        connection = cast("Protocol", protocol)
+        request.peer = connection.peer
+        request.kept, connection.kept = connection.kept, True
+        if message.upgrade:
+            request.upgrade = True
+        if foreign:
+            request.foreign = True
         return request
 
     async def silence(self) -> None:
