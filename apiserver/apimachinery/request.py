@@ -32,6 +32,7 @@ class RequestInfo:
     * `parts` are the path segments from the resource on: resource, name, subresource and at most one surplus segment.
     * `forced_watch` marks the deprecated `/watch/` form.
     * `selectors` are those that authorization may use.
+    * `notes` hold what filters found out about this value, by the object that looks it up. Equal targets share one value.
 
     Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`.
     """
@@ -50,6 +51,7 @@ class RequestInfo:
     parts: tuple[str, ...] = ()
     forced_watch: bool = False
     selectors: Given = NONE_GIVEN
+    notes: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def group_resource(self) -> GroupResource:

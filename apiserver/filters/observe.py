@@ -13,7 +13,7 @@ from aiohttp import web
 
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
-from apiserver.filters.request_info import Remembered
+from apiserver.filters.request_info import Notes
 from apiserver.filters.state import Handler, Request
 from apiserver.metrics import RequestLabels, RequestMeter
 from apiserver.wire.response import SWITCHING_PROTOCOLS
@@ -72,7 +72,7 @@ class Meters:
     def __init__(self, served: Collection[tuple[str, str, str]]) -> None:
         self._served = served
         self._by_labels: dict[RequestLabels, RequestMeter] = {}
-        self._known: Remembered[RequestMeter] = Remembered()
+        self._known: Notes[RequestMeter] = Notes()
 
     def of(self, request: Request) -> RequestMeter:
         info = request.info

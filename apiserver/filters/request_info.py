@@ -133,30 +133,15 @@ def _few_terms(target: str) -> bool:
 _Found = TypeVar("_Found")
 
 
-class Remembered(Generic[_Found]):
-    """Results about RequestInfos, kept for as long as these are the same objects: equal targets share one."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[RequestInfo, _Found]] = {}
+class Notes(Generic[_Found]):
+    """Results about a RequestInfo, of one kind. They are kept in the RequestInfo, for as long as that is."""
 
     def get(self, info: RequestInfo) -> _Found | None:
-        found = self._known.get(id(info))
-        return None if found is None else found[1]
+        return info.notes.get(self)
 
     def keep(self, info: RequestInfo, found: _Found) -> _Found:
-        """Keep a result. The info is kept too, so that no other object gets its id while it is a key here."""
-        given = info.selectors
-        length = len(info.path) + len(given.label_text) + len(given.field_text)
-        if length <= REMEMBERED_LENGTH and _few_terms(given.label_text) and _few_terms(given.field_text):
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[id(info)] = info, found
+        info.notes[self] = found
         return found
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 # ---------------------------------------------------------------------------------------------------------------- parsing
@@ -326,17 +311,17 @@ class Router:
         """`patches` are the media types that PATCH takes."""
         self._kinds = kinds
         self._patches = patches
-        self.found: Remembered[Endpoint] = Remembered()
+        self._found: Notes[Endpoint] = Notes()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
         """Return the endpoint; None for a path outside the served groups. Raises upstream's errors in its order: 404, 405, 415 (PATCH),
         406.
         """
-        endpoint = self.found.get(info)
+        endpoint = self._found.get(info)
         if endpoint is None:
             if not claimed(info.path, self._kinds.groups):
                 return None
-            endpoint = self.found.keep(info, find(info, self._kinds))
+            endpoint = self._found.keep(info, find(info, self._kinds))
         if endpoint.action == "patch":
             media_type(content_type, self._patches)
         if accept not in PLAIN:

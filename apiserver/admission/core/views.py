@@ -45,7 +45,7 @@ class Views:
         self.size = size
         self.clock = clock
         self._lock = threading.Lock()
-        self._known: dict[int, tuple[Object, dict[tuple[str, str], Any]]] = {}
+        self._known: list[tuple[Object, dict[tuple[str, str], Any]]] = []
         self._left: list[Any] = []
 
     @property
@@ -88,7 +88,7 @@ class Views:
         if self.large:
             self.let_go()
             with self._lock:
-                _, forms = self._known.pop(id(obj), (obj, {}))
+                _, forms = self._taken(obj)
             offload.free([forms])
             self._left.append(obj)  # the code that made another object of it still uses it
 
@@ -101,12 +101,18 @@ class Views:
     def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
         self.let_go()
         with self._lock:
-            found = self._known.pop(id(obj), None) or (obj, {})
+            found = self._taken(obj)
             while len(self._known) >= (REMEMBERED_LARGE if self.large else REMEMBERED):
-                del self._known[next(iter(self._known))]
-            # The object that was used last stays longest.
-            self._known[id(obj)] = found
+                del self._known[0]
+            self._known.append(found)  # the object that was used last stays longest
         return found[1]
+
+    def _taken(self, obj: Object) -> tuple[Object, dict[tuple[str, str], Any]]:
+        """Remove an object with its forms from the known ones, and return it. An unknown one has no forms yet."""
+        for at, (known, _) in enumerate(self._known):
+            if known is obj:
+                return self._known.pop(at)
+        return obj, {}
 
 
 def written(obj: Object, resource: Resource) -> bytes:

@@ -29,13 +29,13 @@ class Forms:
     def __init__(self, *, clock: Callable[[], float], cache: EncodingCache) -> None:
         self._clock = clock
         self._cache = cache
-        self._whole: dict[tuple[int, int], Form] = {}
+        self._whole: dict[tuple[Representation, str, str, str], Form] = {}
 
     def of(self, chosen: Representation, resource: Resource, query: Query) -> Form:
         """Return the form of an answer. There are few representations and few resources."""
         if chosen.target is not None:
             return form(chosen, resource, query=query, clock=self._clock, cache=self._cache)
-        key = id(chosen), id(resource)  # the form holds both, so that these ids name nothing else
+        key = chosen, resource.group, resource.plural, resource.version
         made = self._whole.get(key)
         if made is None:
             made = form(chosen, resource, query=NO_QUERY, clock=self._clock, cache=self._cache)
