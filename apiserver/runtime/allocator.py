@@ -14,9 +14,9 @@ import ctypes
 _C = ctypes.CDLL(None)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 LARGE_BYTES = 1 << 20
-"""What has pages of its own. Pieces of lists are smaller: pages that come and go with each of them would cost more than they do."""
+"""Blocks from this size on get pages of their own. Pieces of lists are smaller: to map and unmap pages for each would cost more."""
 SPARE_BYTES = 16 << 20
-"""What stays at the end of the heap for the next one who asks."""
+"""Free bytes that stay at the end of the heap for the next allocation."""
 
 
 def give_back() -> None:
@@ -29,8 +29,9 @@ def give_back() -> None:
 
 
 def trim() -> None:
-    """Gives back what is free between things that stay, which glibc does by itself only at the heap's end. Some milliseconds, in which
-    whoever needs memory waits: for a thread, and seldom."""
+    """Return free memory between live objects to the system. glibc does this by itself only at the end of the heap.
+
+    It takes some milliseconds, and every allocation waits meanwhile. Call it in a thread, and seldom."""
     malloc_trim = getattr(_C, "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)

@@ -1,4 +1,4 @@
-"""A folder that holds what one user alone may change: whose it is, who may write to it, and whether its disk has room.
+"""Check a folder whose files only one user may change: its owner, who may write to it, and the free space of its disk.
 
 Keys and a log are read from such a folder as the truth. Somebody else who can put files there can sign certificates and forge objects.
 """
@@ -53,7 +53,7 @@ def _faults(folder: Path, entries: list[Path]) -> Iterator[str]:
 
 
 def _faults_of(path: Path) -> Iterator[str]:
-    """Of an entry, and of what it leads to if it is a link."""
+    """Yield the faults of an entry, and of its target if it is a link."""
     try:
         found = path.lstat()
         yield _foreign(path, found)
@@ -98,7 +98,7 @@ def quoted(path: Path) -> str:
 
 
 def why_full(folder: Path) -> str:
-    """Say that a folder's disk or quota has no room, and what to do; "" if it has. Writes `ROOM_BYTES` for a moment."""
+    """Say that a folder's disk or quota is full, and what to do; "" if it is not. Writes `ROOM_BYTES` for a moment."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
             left = memoryview(bytes(ROOM_BYTES))

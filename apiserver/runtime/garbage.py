@@ -1,12 +1,12 @@
 """When Python's collector of reference cycles looks for them: in a thread of its own, never in a step of the event loop.
 
-A look takes as long as there are references to follow. A client can have made many of its request: trees of long expressions, and lists
-of a million elements, each of which is one object and a million references. Whoever makes the one object too many would pay for all of
-them, as a rule the loop. So nobody does: the thread looks some times a second whether there is enough to look at.
+A collection takes time for each reference. A client can cause many with one request: trees of long expressions, and lists of a million
+elements, each of which is one object and a million references. Python by itself collects in the thread that allocates the next object,
+mostly that of the event loop. Here a thread checks some times a second whether a collection is worth its time.
 
-Young are those that are there now and were not at the last look: of a request what it was decoded into, until it is answered. Those that
-are served at a time have fewer than `YOUNG`, and are gone before anybody looks; a large one has many more, and the thread that looks at
-them lets nobody else compute meanwhile. They are no cycles either, and go when it is answered: so for some seconds that is waited for.
+Young objects are new since the last collection, such as the decoded object of a request until its answer. Requests in flight have fewer
+than `YOUNG`, and their objects are freed before a collection. A large request has many more, and a collection lets no other thread run.
+Its objects form no cycles and are freed after the answer, so a collection waits some seconds for large requests.
 CPython: `Modules/gcmodule.c` (gc_collect_generations).
 """
 
@@ -19,14 +19,14 @@ import time
 from collections.abc import Callable, Sequence
 
 YOUNG = 5_000
-"""So many more objects than at the last collection are worth one."""
+"""New objects since the last collection that are worth the next one."""
 MIDDLE = 2
 """Collections of young objects between two that look at the survivors too."""
 EVERY = 10
 """Collections of the middle generation between two full ones, as Python has it by itself."""
 LOOK_SECONDS = 0.05
 PAUSES = (10, 10, 100)
-"""How many times as long as a collection took there is none of its generation."""
+"""Pause after a collection of each generation, in multiples of the time that it took."""
 PATIENCE_SECONDS = 5.0
 """How long a collection is put off while large requests are worked on."""
 TIDY_SECONDS = 5.0
@@ -37,7 +37,7 @@ def collect_elsewhere(afterwards: Callable[[], None], *, busy: Callable[[], bool
     """For a process that serves, once. `busy`: whether large requests are worked on. `afterwards` is called some seconds after a
     collection. Both are called in the collector's thread.
 
-    Who wants no collection for a while says so as ever: `gc.disable()`.
+    `gc.disable()` stops collections, as ever.
     """
     gc.set_threshold(0)
     threading.Thread(target=_collect, args=(afterwards, busy), name="garbage", daemon=True).start()

@@ -27,7 +27,7 @@ async def supervised(
 ) -> None:
     """Runs `run` until it returns, is cancelled, or raises one of `passing`, which is the caller's to judge.
 
-    The first failure costs no pause, because the cause may be gone with it. Each one after that costs twice as much as the one before,
+    The first failure costs no pause, because its cause may have ended too. Each one after that costs twice as much as the one before,
     and a run that lasted longer than the longest pause counts as a new beginning. `name` is a constant of ours: it labels a metric.
     """
     loop = asyncio.get_running_loop()

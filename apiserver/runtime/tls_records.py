@@ -1,7 +1,7 @@
 """Bound what a TLS peer can make OpenSSL do: records are counted before OpenSSL sees them.
 
 One `SSL_read` consumes records until one of them carries application data. Records without data (KeyUpdate, tickets, warning alerts, empty
-records) can therefore hold a thread for as long as the peer sends them. Whoever feeds OpenSSL asks here how much it may take at a time.
+records) can therefore hold a thread for as long as the peer sends them. A connection asks here how much OpenSSL may read at a time.
 Upstream: golang/go `src/crypto/tls/conn.go` (maxUselessRecords, handlePostHandshakeMessage, handleRenegotiation).
 """
 

@@ -1,4 +1,4 @@
-"""Threads by purpose, each pool with its own bound, so that no sort of work can keep another one waiting.
+"""Thread pools by purpose, each with its own limit, so that one kind of work cannot delay another.
 
     BODIES       request bodies, patches, and objects made of them
     SELECTORS    label and field selectors of many terms
@@ -11,7 +11,7 @@
     AUDIT        events that take long to write down
     OWNERS       owners of large objects, for the garbage collector of a stand-alone server
 
-Nothing uses the event loop's own pool: it has one queue for everybody, and that queue has no end.
+Nothing uses the event loop's own pool: it has one queue for all work, and that queue has no limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 THREADS = 2
 """Python runs one at a time: a second one lets a small piece pass a large one."""
 SWITCH_SECONDS = 0.001
-"""How long a thread may compute before the event loop gets its turn. Python's own 5 ms are too long for a loop that asks many times
+"""Time that a thread may compute before the event loop has its turn. Python's default of 5 ms is too long for a loop that asks many times
 for one answer."""
 
 
@@ -42,23 +42,26 @@ _running = threading.local()
 
 
 class Busy(Exception):
-    """As much work waits for this pool as may."""
+    """The queue of this pool is full."""
 
 
 class Abandoned(Exception):
-    """Nobody waits for the work of this thread any more."""
+    """The caller no longer waits for the work of this thread."""
 
 
 def checkpoint() -> None:
-    """For long work between two of its steps. Raises Abandoned."""
+    """Raise Abandoned if the caller no longer waits. Long work calls this between two of its steps."""
     work: _Work[Any] | None = getattr(_running, "work", None)
     if work is not None and work.abandoned:
         raise Abandoned
 
 
 class Workers:
-    """At most `threads` calls at a time; `waiting` more may wait. Work that has begun is finished even when nobody waits for it any
-    more, unless it asks (`checkpoint`); it must not touch what belongs to the loop."""
+    """Run at most `threads` calls at a time, while `waiting` more may wait.
+
+    A call that has begun is finished even when its caller is cancelled, unless it calls `checkpoint`. It must not touch objects of the
+    event loop.
+    """
 
     def __init__(self, name: str, *, threads: int = THREADS, waiting: int) -> None:
         self.name = name
@@ -71,23 +74,23 @@ class Workers:
 
     @property
     def full(self) -> bool:
-        """A call would be refused."""
+        """Whether a call would be refused."""
         return self._calls >= self._most
 
     @property
     def working(self) -> bool:
-        """A call runs or waits."""
+        """Whether a call runs or waits."""
         return self._calls > 0
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `call` returns or raises. Raises Busy at once when the pool is full."""
+        """Return what `call` returns, or raise what it raises. Raises Busy at once if the pool is full."""
         if self.full:
             self._refused.inc()
             raise Busy
         return await self.run_patiently(call, *args, **kwargs)
 
     async def run_patiently(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for work that has to be done, however long it waits: for callers that something else keeps few."""
+        """Do the same, but wait for a place in a full pool. The caller must be one of few: another limit bounds them."""
         context = contextvars.copy_context()
         work = _Work(functools.partial(context.run, call, *args, **kwargs))
         done = asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -100,8 +103,7 @@ class Workers:
             raise
 
     async def once(self, key: Hashable, function: Callable[[], T]) -> T:
-        """As `run_patiently`, for all who ask for `key` while it is being made: the first one's function runs, and the others share its
-        result."""
+        """Do as `run_patiently` for the first caller of `key`. Callers that come while its function runs share the result."""
         running = self._running.get(key)
         if running is None:
             running = self._running[key] = asyncio.ensure_future(self.run_patiently(function))
@@ -112,24 +114,24 @@ class Workers:
     def _made(self, key: Hashable, running: asyncio.Future[Any]) -> None:
         del self._running[key]
         if not running.cancelled():
-            running.exception()  # whoever still waits gets it; with nobody there is nothing to say
+            running.exception()  # marks it as seen: callers that still wait get it
 
     def submit(self, call: Callable[[], object]) -> None:
         """Call in a thread, without a limit, for a call that cannot fail and whose end nobody waits for."""
         self._executor.submit(call)
 
     def close(self) -> None:
-        """Lets the threads end. A pool of a process that serves stays open."""
+        """Let the threads end. A pool of a process that serves stays open."""
         self._executor.shutdown()
 
     def _ended(self, done: asyncio.Future[Any]) -> None:
         self._calls -= 1
         if not done.cancelled():
-            done.exception()  # it may be that nobody waits for it any more
+            done.exception()  # marks it as seen: the caller may be cancelled
 
 
 class _Work(Generic[T]):
-    """A call that waits for its thread. It counts until the thread has seen it, also when nobody wants its result any more."""
+    """A call that waits for its thread. It counts until the thread has seen it, even if its caller is cancelled."""
 
     __slots__ = ("_call", "abandoned")
 
@@ -148,13 +150,13 @@ class _Work(Generic[T]):
             _running.work = None
 
     def abandon(self) -> None:
-        """Lets go of what the call would have worked on, if it has not begun."""
+        """Release the arguments of the call if it has not begun."""
         self.abandoned = True
         self._call = None
 
 
 def share_fairly() -> None:
-    """For a process that serves: a thread that computes gives way to the event loop often."""
+    """Let threads that compute give way to the event loop often. A process that serves calls this once."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
@@ -171,5 +173,5 @@ OWNERS = Workers("owners", threads=1, waiting=0)
 
 
 def large_requests() -> bool:
-    """Whether some are worked on. In any thread."""
+    """Return whether a large request is worked on. May be called in any thread."""
     return BODIES.working or SELECTORS.working or EXPRESSIONS.working
