@@ -264,7 +264,7 @@ class Encoder:
         self._keys = self._later_keys
 
     async def initial(self, entries: Sequence[Entry], range_: ListRange) -> AsyncIterator[bytes]:
-        """Synthetic ADDED events, some at a time, which will be sent."""
+        """Yield synthetic ADDED events in batches. The caller sends all of them."""
         pieces = self._form.initial(entries, range_, first=self.first)
         if entries:
             self.sent()

@@ -175,8 +175,10 @@ class Exchange:
         large: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
-        """An answer in parts, `length` bytes long if that is known, `large` if it is certain to be LONG, before or once its parts say so
-        (FirstPiece). What turns out to be short is sent as a whole."""
+        """Send an answer in parts. A short answer is sent as a whole.
+
+        `length` is its length in bytes, if known. `large`: it is certainly LONG. A part of type FirstPiece says the same later.
+        """
         compressed = self.accepts_gzip and (length is None or length > LONG)
         first: list[bytes | Piece] = []
         if not large and (length is None or not compressed):
@@ -326,7 +328,7 @@ async def _chain(
 
 
 async def _first(parts: AsyncIterator[bytes | Piece], more_than: int) -> list[bytes | Piece]:
-    """The first part, and as many more as it takes to exceed a size, or to know that it will be."""
+    """Return the first part, and further ones until they exceed a size or it is certain that they will."""
     found: list[bytes | Piece] = []
     size = 0
     async for part in parts:
@@ -338,7 +340,7 @@ async def _first(parts: AsyncIterator[bytes | Piece], more_than: int) -> list[by
 
 
 async def gathered(parts: AsyncIterator[bytes | Piece], *, soon: bool) -> AsyncIterator[list[bytes]]:
-    """The text, as much at a time as is worth a write; `soon`: the very first part, whatever its size."""
+    """Yield the text in lists that are worth a write. `soon`: the very first part comes alone, at any size."""
     pending: list[bytes] = []
     size, enough, began = 0, 1 if soon else FIRST, perf_counter()
     async for part in parts:
@@ -358,8 +360,10 @@ async def gathered(parts: AsyncIterator[bytes | Piece], *, soon: bool) -> AsyncI
 
 
 async def packed(parts: AsyncIterator[bytes | Piece], *, soon: bool = False) -> AsyncIterator[list[bytes]]:
-    """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
-    together, `soon` all but the very first; pieces come as they are."""
+    """Yield one gzip member in pieces. Each is half a millisecond of work or worth a write.
+
+    Adjacent texts are compressed together; with `soon`, all but the very first. Pieces are sent as they are.
+    """
     member = gzip.Member()
     ready: list[bytes] = [member.HEAD]
     texts: list[bytes] = []
