@@ -96,7 +96,7 @@ def run(resource: Resource, case: Case, *, known: bool = False) -> tuple[Object,
 def judged(
     context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None = None
 ) -> tuple[Object, list[FieldError], list[str]]:
-    """The verdict that a write waits for, and the words that it is told when that was no."""
+    """The verdict on a write, and the errors of a refused one."""
     if lifecycle.prepare_and_judge(context, resource, new, old, sub=sub).acceptable:
         return new, [], list(resource.warnings(context, new, old))
     if old is None:

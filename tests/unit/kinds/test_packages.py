@@ -137,7 +137,7 @@ def told(**changes: Any) -> list[str]:
     return packages.errors(replace(LAMP, **changes))
 
 
-def test_a_kind_with_everything_has_no_mistakes() -> None:
+def test_a_kind_with_everything_has_no_errors() -> None:
     assert packages.errors(LAMP) == []
 
 

@@ -154,7 +154,7 @@ INNER = Struct(name="Inner", fields=[Field(name="size", number=1, type=Integer()
         ({"versions": [beside("v2", conversion=Conversion(same, bare))]}, "version v2: from_storage must return an object with metadata"),
     ],
 )  # fmt: skip
-def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mistake: str) -> None:
+def test_error_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mistake: str) -> None:
     assert any(text.startswith(mistake) for text in packages.errors(replace(LAMP, **changes))), mistake
 
 
@@ -203,7 +203,7 @@ def test_all_errors_of_a_declaration_come_at_once_without_consequences() -> None
     ],
     ids=lambda field: repr(field.default)[:20],
 )
-def test_a_default_of_its_type_is_no_mistake(field: Field) -> None:
+def test_default_of_the_right_type_is_no_error(field: Field) -> None:
     assert packages.errors(replace(LAMP, shape=shape(field))) == []
 
 

@@ -516,7 +516,7 @@ def test_slow_object_is_encoded_in_a_thread_and_alone_in_a_list(accept: str, que
         return
     _, pieces, _ = asked.listing(entries_of([small, small, large, small]), ListMeta(9))
     heavy = [step.heavy for step in steps_of(pieces)]
-    # Where neighbours are told apart is a matter of their keys' hash: the small ones before it may be two pieces.
+    # The borders of groups depend on the hash of keys: the small ones before it may be two pieces.
     assert [each for each, _ in itertools.groupby(heavy)] == [False, True, False]
     assert heavy.count(True) == 1
 
@@ -804,7 +804,7 @@ def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) 
 def test_encoding_cached_by_lists_is_what_a_get_answers(accept: str, resource: Resource) -> None:
     asked, one = form(accept, resource), entry(stored("a"))
     assert asked.cached_document(one) is None
-    if accept != PARTIAL:  # which has no lists
+    if accept != PARTIAL:  # partial metadata has no lists
         sent(asked.listing([one], ListMeta(9)).pieces)
     answer = asked.cached_document(one)
     assert answer is None or answer == asked.single(one.body)

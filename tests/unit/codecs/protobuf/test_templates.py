@@ -110,7 +110,7 @@ def test_a_text_of_another_length_is_learned_of_alone() -> None:
     ],
     ids=str,
 )
-def test_what_no_variable_may_be_is_learned_of_in_no_other_length_either(more: dict[str, Any]) -> None:
+def test_non_variable_values_are_learned_in_no_other_length_either(more: dict[str, Any]) -> None:
     made = Templates(Counted(SLICE))
     for text in texts(SLICE, [slice_of(number) for number in range(64)]):
         made(text)
@@ -228,7 +228,7 @@ def test_a_text_that_is_refused_is_refused_each_time() -> None:
             made(b'{"metadata":')
 
 
-def test_a_time_that_stands_for_none_is_no_variable_one() -> None:
+def test_time_that_means_null_is_not_variable() -> None:
     made = Templates(Counted(SLICE))
     for time in TIMES * 3:
         text = canonical.encode_served(SLICE, slice_of(1, creationTimestamp=time))
