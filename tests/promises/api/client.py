@@ -52,7 +52,7 @@ ALLOCATED: Object = {"allocation": {"devices": {"results": [RESULT]}}, "reserved
 
 
 def version(obj: Object) -> int:
-    """Of an object or a list."""
+    """The version of an object or a list."""
     return int(obj["metadata"]["resourceVersion"])
 
 
@@ -78,7 +78,7 @@ def token(revision: Any, start: Any, **more: Any) -> str:
 
 
 def opened(text: str) -> Object:
-    """What a continue token says."""
+    """The content of a continue token."""
     content: Object = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     return content
 
@@ -139,7 +139,7 @@ class Client:
                 if method not in ("PUT", "PATCH") or not self.target.behind:
                     raise
             # A proxy in Go breaks a long answer off when its own writer comes to look for more of the request only now, once the server
-            # has closed the request's body (golang/go `src/net/http/transport.go` writeLoop). What was written can be read.
+            # has closed the request's body (golang/go `src/net/http/transport.go` writeLoop). The written part can be read.
             self._connection.close()
             sent.pop("Content-Type", None)
             return self.ask("GET", path, headers=sent)
@@ -164,7 +164,7 @@ class Client:
         return self._granted(self.ask("DELETE", path, options, **query), 200)
 
     def refusal(self, method: str, path: str, body: Any = None, *, kind: str = "", **query: Any) -> Refusal:
-        """Of a request that must fail with a Status."""
+        """Send a request that must fail with a Status, and return that."""
         reply = self.ask(method, path, body, headers={"Content-Type": kind} if kind else None, **query)
         status = reply.json
         assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure"), reply.text[

@@ -13,7 +13,7 @@ from tests.promises.api.client import Client
 from tests.promises.api.target import TARGETS, Target
 
 DEFAULT = "all"
-"""What a run is held against that does not say so."""
+"""The target of a run without `--target`."""
 _NUMBERS = itertools.count()
 
 

@@ -22,14 +22,14 @@ from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import dev_server
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
-"""What every target serves, the preferred one first."""
+"""The versions that every target serves, the preferred one first."""
 OWN_GROUP, UPSTREAM_GROUP = "resource.sluice.dev", "resource.k8s.io"
 OLDER = "--runtime-config=api/beta=true"
 UPSTREAMS = f"--runtime-config={','.join(f'{UPSTREAM_GROUP}/{version}=true' for version in VERSIONS)}"
-"""What makes Sluice, and kube-apiserver, serve them. There, all beta versions would be those of every group."""
+"""Flags with which Sluice, and kube-apiserver, serve them. There, all beta versions would be those of every group."""
 TRACEBACK, PANIC = b"Traceback", b"goroutine "
 GATES = "--feature-gates=ShardedListAndWatch=true,AllowUnsafeMalformedObjectDeletion=true"
-"""What is off by default and promised something about. Each of them does nothing to who does not ask for it."""
+"""Gates that are off by default and have promises. None of them changes an answer to a client that does not use it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Target:
     namespaces: bool
     """Whether a namespace is there only once it has been created."""
     logs: Mapping[pathlib.Path, bytes]
-    """Of its processes, each with the text that an error nobody handled leaves there."""
+    """Logs of its processes, each with the text that an unhandled error leaves there."""
 
     @property
     def behind(self) -> bool:
