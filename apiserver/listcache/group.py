@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from apiserver.listcache.encoding import Encoding, EncodingCache, Encodings, IncompleteEncoding
 from apiserver.watchcache.entry import SUPERSEDED, Entry
@@ -130,10 +130,10 @@ def grouped(members: Sequence[Entry], revision: int, cache: EncodingCache, *, pa
     Returns None if a member was written since, or belongs to a group that is newer than the list. So it does if the list shows groups only
     `partly` and one of them has encodings.
     """
-    if any(entry.group is SUPERSEDED for entry in members):
-        return None
-    groups = list(map(group_of, members))
+    groups = cast("list[Group | None]", [entry.group for entry in members])  # no call for each: cold lists come here
     others = {id(group): group for group in groups if group is not None}
+    if id(SUPERSEDED) in others:
+        return None
     if any(group.revision > revision or (partly and group) for group in others.values()):
         return None
     made = Group(cache, members, revision)
