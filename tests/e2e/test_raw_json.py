@@ -64,8 +64,6 @@ PARAMETERS = {
 def test_parameters_that_are_stored_can_be_read_changed_and_deleted(dev: DevServer, case: str) -> None:
     name = case.replace(" ", "-")
     path, given = f"{CLASSES}/{name}", json.loads(PARAMETERS[case])
-    if case == "half-characters":
-        given = {"n": "\ufffd"}
     created = dev.request(
         "POST", CLASSES, device_class(name, PARAMETERS[case]), headers={"Content-Type": "application/json"}
     )

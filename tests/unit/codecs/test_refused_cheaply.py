@@ -53,11 +53,11 @@ def test_yaml_error_before_the_value_limit_is_reported(text: str, told: str) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "x: [" + "a, " * 20_000 + "}",
-        "k: [" + "a, " * 20_000,
-        "- a\n" * 20_000 + "`",
-        "- a\n" * 20_000 + "- *b",
-        "- a\n" * 20_000 + "  b: c: d",
+        "x: [" + "a, " * 35_000 + "}",
+        "k: [" + "a, " * 35_000,
+        "- a\n" * 35_000 + "`",
+        "- a\n" * 35_000 + "- *b",
+        "- a\n" * 35_000 + "  b: c: d",
     ],
 )
 def test_yaml_that_ends_wrong_is_refused_before_a_value_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
