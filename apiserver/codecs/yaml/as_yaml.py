@@ -238,7 +238,9 @@ class _Builder:
 
     def take(self, event: Any) -> None:
         self._steps += len(self._holders)
-        self._count(1)
+        self._nodes += 1
+        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
+            raise json_syntax.too_many_values()
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.CollectionStartEvent):
