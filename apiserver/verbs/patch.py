@@ -116,8 +116,9 @@ def _change(
     async def change(live: Entry | None) -> Object:
         size = body.size_estimate(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
         dense = len(raw) > offload.DENSE_PATCH.limit
-        slow = len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None
-        if not (size > offload.PATCH.limit or dense or slow):
+        large = size > offload.PATCH.limit or dense
+        # To find out takes as long as decoding: only small texts are looked at here.
+        if not large and not (len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None):
             with suppress(body.TakesLong):
                 return compute(live, hurried=True)
         return await offload.PATCH.run(compute, live)
