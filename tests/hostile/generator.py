@@ -1092,11 +1092,10 @@ class Generator:
                 many = ",".join(f'"k{at}":null' for at in range(count))
                 return self._patched(family, kind, PATCHES[1], '{"metadata":{"labels":{' + many + "}}}")
             case "yaml":
-                return self._send(family, kind, YAML, "x: [" + "a-b," * (length // 4) + "a]")
+                return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
             case "wrong yaml":
-                word = "a" * 140
                 wrong = self.pick(("}", "", '"', "*nothing]"))
-                return self._send(family, kind, YAML, "x: [" + f"{word}," * (length // len(word)) + wrong)
+                return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + wrong)
             case "protobuf":
                 return self._message_of_many(family, kind, length)
             case _:

@@ -50,7 +50,7 @@ _LONGEST_DIGITS = 4_000
 
 def value(tag: str | None, text: str, *, plain: bool) -> Any:
     """Return the scalar's value. Raises ValueError, which names a text that does not fit its tag."""
-    if not tag and not plain:
+    if not tag and (not plain or (text and text[0] not in _HINTS)):
         return text
     found, resolved = _resolve(tag or "", text)
     if found == _BINARY:
