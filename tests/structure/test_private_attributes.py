@@ -21,7 +21,7 @@ LISTED = re.findall(
 IMPORTS = re.compile(r"^(?:from|import) (?:aiohttp|yarl)\b", re.MULTILINE)
 USERS = sorted(path for path in (PROJECT / "apiserver").rglob("*.py") if IMPORTS.search(path.read_text()))
 OTHERS = {"_replace", "_lru_cache_wrapper"}
-"""Of a named tuple and of functools."""
+"""Attributes of named tuples and of `functools`, which belong to Python."""
 
 
 def _found(name: str) -> Any:

@@ -81,7 +81,7 @@ class Paced(asyncio.Transport, asyncio.Protocol):
                 raise BodyBroken("http: response body too large")
         return b"".join(found)
 
-    # What aiohttp calls
+    # Called by aiohttp
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
@@ -104,7 +104,7 @@ class Paced(asyncio.Transport, asyncio.Protocol):
     def resume_reading(self) -> None:
         """As `pause_reading`."""
 
-    # What the transport calls
+    # Called by the transport
 
     def data_received(self, data: bytes) -> None:
         if not self._asked:
