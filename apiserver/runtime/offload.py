@@ -59,6 +59,8 @@ WRITE_EVENTS = Work(8 << 10, AUDIT)
 EVALUATE = Work(32 << 10, POLICIES)
 """Evaluate expressions of admission policies. No single function of the language takes long with an object and parameters of this size
 together; between functions the evaluation watches the clock."""
+READ_REVIEW = Work(4 << 10, BODIES)
+"""Decode a webhook's answer, or its patch. An error is found byte by byte, in a hundred times the time of JSON that is in order."""
 SHARD_SELECTOR = Work(256, EXPRESSIONS, refuses=True)
 """Parse a shard selector. The size is in characters: 256 take some milliseconds, whatever they say."""
 READ_OWNERS = Work(64 << 10, OWNERS)

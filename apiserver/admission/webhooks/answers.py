@@ -46,8 +46,10 @@ class Unlike(ValueError):
 
 
 class _Is(NamedTuple):
-    """What a member must hold: the JSON type, Go's name for its type, and what is inside: members by name, or `of` every element.
-    `embedded` is the struct without a name of its own that has the member, which Go tells on the way there."""
+    """The type that a member must have: the JSON type, Go's name for it, and the types inside, by name or `of` every element.
+
+    `embedded` is the embedded struct that has the member. Go names it on the way there.
+    """
 
     json: str
     go: str
@@ -249,7 +251,7 @@ def _check_kind(value: Any, version: str) -> None:
 
 
 def _stated(value: Any) -> dict[str, str]:
-    """What is said to be kind and apiVersion: in a first look, names count without regard to case."""
+    """Return the stated kind and apiVersion. The first look at them ignores the case of names."""
     start = "couldn't get version/kind; json parse error: json: cannot unmarshal"
     if not isinstance(value, dict):
         raise Unlike(f"{start} {json_type(value)} into Go value of type {_GO_STRUCT}")
@@ -271,7 +273,7 @@ def _check_members(wanted: _Is, value: Any) -> None:
 
 
 def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = "") -> Iterator[str]:
-    """What Go would refuse, in the order in which it comes."""
+    """Yield the errors of Go, in document order."""
     if value is None:
         return
     found = json_type(value)
@@ -298,7 +300,7 @@ def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = ""
 
 
 def json_type(value: Any) -> str:
-    """What Go calls a JSON value."""
+    """Return Go's name for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -322,8 +324,10 @@ def _without_breaks(text: str) -> str:
 
 
 def _not_base64(text: str) -> Iterator[str]:
-    """Go's words for what is wrong with base64 (golang/go `src/encoding/base64/base64.go`): where the four letters begin that are not
-    complete, the letter that is none, or what follows the padding."""
+    """Yield Go's error for invalid base64: the place of an incomplete group, of a foreign letter, or of text after the padding.
+
+    Upstream: golang/go `src/encoding/base64/base64.go`.
+    """
     try:
         b64decode(_without_breaks(text), validate=True)
         return

@@ -28,7 +28,7 @@ from apiserver.apimachinery.request import Level
 logger = logging.getLogger(__name__)
 
 Step = Literal["admit", "validating"]
-"""What metrics of webhooks call the two steps."""
+"""The names of the two steps in metrics of webhooks."""
 WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
 NOTED_TOGETHER = 200
 """How many annotations of an answer are noted in one step of the event loop: some milliseconds."""
@@ -44,8 +44,10 @@ class Asking:
         self._step: Step = step
 
     async def ask(self, webhook: Webhook, match: Match, attributes: Attributes) -> Response:
-        """What the webhook says of a change that it allows. Raises CallFailure, Denial, and StatusError for a dry run that it does not
-        support."""
+        """Return the webhook's response to a change that it allows.
+
+        Raises CallFailure, Denial, and StatusError for a dry run that it does not support.
+        """
         if attributes.dry_run:
             _check_side_effects(webhook)
         response = await self._answer(webhook, match, attributes)
@@ -74,7 +76,7 @@ class Asking:
         except (CallFailed, BadAnswer) as e:
             raise CallFailure(webhook.name, f"{e.prefix}: {e}") from e
         finally:
-            if mutating:  # of validating ones, who are asked all at once, the time of all together counts
+            if mutating:  # validating webhooks are asked all at once: their common time counts
                 attributes.waits.seconds += time.perf_counter() - began
 
     @contextmanager
@@ -101,7 +103,7 @@ class Asking:
         note(attributes, key, webhook.name)
 
     def refused(self, failure: CallFailure, webhook: Webhook, attributes: Attributes) -> StatusError:
-        """What a client is told of a failure that refuses the change; that its time is over, if it is."""
+        """Return the error for a failure that refuses the change. An expired deadline comes first."""
         logger.warning("failed calling webhook, failing closed", extra={"webhook": webhook.name, "why": str(failure)})
         return failures.too_late("context deadline exceeded") if left(attributes) <= 0 else failure.error()
 
@@ -121,7 +123,7 @@ def left(attributes: Attributes) -> float:
 
 
 def note(attributes: Attributes, key: str, value: str, level: Level = Level.METADATA) -> None:
-    """For whoever records the request; a key that is none is not noted."""
+    """Add an annotation to the audit record. An invalid key is left out."""
     try:
         attributes.annotate(key, value, level)
     except ValueError as e:

@@ -35,7 +35,7 @@ CLIENTS = 200
 """Targets whose connections are kept."""
 RETRIES, REDIRECTS = 10, 10
 _PATH = "/:@&=+$,;-_.~"
-"""What Go leaves as it is in a path, beside letters and digits."""
+"""Characters that Go does not escape in a path, beside letters and digits."""
 
 
 class CallFailed(Exception):
@@ -60,7 +60,7 @@ class Target:
 
     @classmethod
     def of(cls, client_config: Mapping[str, Any]) -> Target:
-        """Of a webhook's clientConfig. Raises CallFailed for what cannot be called at all."""
+        """Read a webhook's clientConfig. Raises CallFailed if it cannot be called at all."""
         bundle = _bundle(client_config.get("caBundle"))
         service = client_config.get("service")
         if service is not None:
@@ -81,7 +81,7 @@ class Target:
         return cls(host, port, authority, path, bundle)
 
     def url(self, seconds: float) -> str:
-        """That of one call. The webhook is told by when it has to answer, in whole seconds."""
+        """Return the URL of one call. It tells the webhook its timeout, in whole seconds."""
         whole = max(math.ceil(seconds), 1)
         timeout = f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60}s"
         return f"https://{self.authority}{quote(self.path, safe=_PATH)}?timeout={timeout}"

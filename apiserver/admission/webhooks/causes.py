@@ -1,4 +1,4 @@
-"""Why a call failed, in the words of Go's libraries and of client-go, which reach whoever made the request.
+"""Word why a call failed, as Go's libraries and client-go do. Clients see these texts.
 
 Upstream: kubernetes/client-go `rest/request.go`, kubernetes/apimachinery `pkg/api/errors/errors.go` (NewGenericServerResponse), golang/go
 `src/net/net.go`, `src/crypto/tls/{alert,conn}.go`, `src/mime/mediatype.go`.
@@ -117,8 +117,10 @@ def pause(status: int, retry_after: str) -> float | None:
 
 
 def refusal(status: int, content_type: str, body: bytes) -> str | None:
-    """What an answer that is no 2xx means, or an empty one; None for one that can be read. Raises ValueError for a Content-Type that is
-    none."""
+    """Return the error of an answer without 2xx, or of an empty one; None for a readable answer.
+
+    Raises ValueError for an invalid Content-Type.
+    """
     _check_media_type(content_type)
     if 200 <= status <= 206 or status == 101:
         if body:

@@ -1,4 +1,4 @@
-"""Whom a webhook's certificate has to convince, and Go's words when it does not. OpenSSL decides.
+"""Trust in a webhook's certificate, and Go's error without it. OpenSSL verifies it.
 
 Upstream: golang/go `src/crypto/x509/verify.go`, kubernetes/client-go `transport/transport.go` (TLSConfigFor).
 """
@@ -17,14 +17,14 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from apiserver.config.tls_flags import OPENSSL_CIPHERS
 
 MOST_NAMES = 100
-"""Names of a certificate that are told."""
+"""Names of a certificate that an error shows."""
 _BEGIN, _CERTIFICATE = b"-----BEGIN ", b"-----BEGIN CERTIFICATE-----"
 _EARLY, _LATE, _PURPOSE, _NAMES = 9, 10, 26, (62, 64)
 """OpenSSL's numbers (`x509_vfy.h`)."""
 
 
 class Unusable(Exception):
-    """What was configured makes no TLS client; the text is Go's."""
+    """The configuration makes no TLS client; the text is Go's."""
 
 
 def context(bundle: bytes, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
@@ -82,7 +82,7 @@ def _show(made: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def words(error: ssl.SSLCertVerificationError, shown: bytes | None, name: str) -> str:
-    """What Go says to a certificate (DER) that is not believed: its time counts first, then its names, then who signed it."""
+    """Return Go's error for an untrusted certificate (DER). Its validity comes first, then its names, then its signer."""
     return f"tls: failed to verify certificate: {_words(error.verify_code, shown, name)}"
 
 

@@ -1,4 +1,4 @@
-"""HTTP to one webhook: aiohttp's client, with the addresses, bounds, kept connections and words of a Go client.
+"""HTTP to one webhook: aiohttp's client, with the addresses, limits, idle connections and error texts of a Go client.
 
 Upstream: golang/go `src/net/http/transport.go`, `src/net/dial.go`, kubernetes/client-go `transport/cache.go`.
 """
@@ -76,7 +76,7 @@ class Exchange:
 
 
 _CURRENT: ContextVar[Exchange] = ContextVar("_CURRENT")
-"""The exchange for which this task asks aiohttp: its connector and its resolver cannot be told otherwise."""
+"""The exchange for which this task asks aiohttp. aiohttp hands no argument on to its connector and its resolver."""
 
 
 class Client:
@@ -114,7 +114,7 @@ class Client:
             _CURRENT.reset(token)
 
     async def reach(self, url: str) -> None:
-        """Open a connection for whoever asks next. Raises Broken."""
+        """Open a connection that the next call uses. Raises Broken."""
         exchange = Exchange("POST", url, (), None)
         _CURRENT.set(exchange)
         loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ def _disconnected(error: aiohttp.ClientConnectionError, connection: Paced | None
 
 
 class _Connector(aiohttp.TCPConnector):
-    """aiohttp's, one address at a time: what is said of a host that cannot be reached is about its first address, as in Go."""
+    """aiohttp's connector, one address at a time. The error of an unreachable host is about its first address, as in Go."""
 
     def __init__(self, tls: ssl.SSLContext, name: str, locate: Locate) -> None:
         resolver = _Resolver(locate)

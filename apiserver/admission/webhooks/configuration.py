@@ -25,7 +25,7 @@ from apiserver.apimachinery import errors
 logger = logging.getLogger(__name__)
 
 Type = Literal["admit", "validate"]
-"""What match conditions call a webhook that changes objects, and one that does not."""
+"""The two types of webhooks in match conditions: one that changes objects, and one that does not."""
 DEFAULT_SECONDS = 10
 
 
@@ -88,7 +88,7 @@ class Webhooks:
         self._concerns: dict[matching.Outcome, Sequence[Concern]] = {}
 
     def concerns(self, attributes: Attributes, matcher: Matcher) -> Sequence[Concern]:
-        """Whose rules select the change, which is found out once for each endpoint and operation."""
+        """Return the webhooks whose rules select the change. The result is cached by endpoint and operation."""
         key = matching.outcome(attributes)
         found = self._concerns.get(key)
         if found is None:

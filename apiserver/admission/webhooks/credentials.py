@@ -35,7 +35,7 @@ Login = Mapping[str, Any]
 
 
 class Configuration:
-    """What an AdmissionConfiguration says about each plugin."""
+    """The settings of each plugin in an AdmissionConfiguration."""
 
     def __init__(self, plugins: Mapping[str, Any] | None = None) -> None:
         self._plugins = dict(plugins or {})
@@ -59,7 +59,7 @@ class Credentials:
     folder: Path = Path("/")
 
     def of(self, host: str, port: int) -> User:
-        """Who calls that host. Raises ValueError for a user that cannot be used."""
+        """Return the user that calls a host. Raises ValueError for an unusable user."""
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         for name in _names(target, host if port == 443 else ""):
             if name in self.users:
@@ -82,7 +82,7 @@ def _names(target: str, host: str) -> Iterator[str]:
 
 
 class User:
-    """What one user shows to a webhook. Raises ValueError where the kubeconfig asks for what cannot be."""
+    """The credentials of one user. Raises ValueError for impossible settings of the kubeconfig."""
 
     def __init__(self, login: Login, folder: Path, *, authority: str = "") -> None:
         if login.get("auth-provider"):
@@ -107,7 +107,7 @@ class User:
         return self._pem("client-certificate"), self._pem("client-key")
 
     def headers(self) -> list[tuple[str, str]]:
-        """What is sent with each request."""
+        """Return the headers of each request."""
         sent = [*self._impersonation()]
         if self._basic:
             words = f"{self._login.get('username') or ''}:{self._login.get('password') or ''}"

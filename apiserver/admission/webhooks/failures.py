@@ -1,4 +1,4 @@
-"""What goes wrong with a webhook, and what a client is told of it.
+"""Failures of webhooks, as clients see them.
 
     CallFailure   it could not be asked, or its answer is of no use: failurePolicy says what becomes of the change
     Denial        it said no
@@ -20,7 +20,7 @@ from kubetext.quoting import go_quote
 LATE = "request did not complete within requested timeout"
 NO_EXPLANATION = "without explanation"
 HIGHEST_CODE = 999
-"""No answer can have a code above. Upstream breaks off the connection of whoever would get one; here it is 500."""
+"""The highest code of an answer. Upstream closes the connection instead of a higher one; Sluice answers 500."""
 _METADATA = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 _DETAILS = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
 _CAUSE = ("reason", "message", "field")
@@ -49,7 +49,7 @@ class Denial(Exception):
 
 
 async def denied(webhook: str, status: Mapping[str, Any] | None) -> Denial:
-    """Of the Status that came with the no, if any, whatever it says."""
+    """Return the denial of a Status of any size and content. A long one is read in a thread."""
     if len(((status or {}).get("details") or {}).get("causes") or ()) > MANY_CAUSES:
         return await BODIES.run_patiently(denial, webhook, status)
     return denial(webhook, status)

@@ -1,7 +1,7 @@
 """MutatingAdmissionWebhook: webhooks that change an object before it is validated, one after the other.
 
-What comes back from a webhook is read as the version in which the object was shown to it, and defaulted. When one changes the object,
-those before it that want to see that are asked once more.
+A webhook's answer is read in the version in which the webhook got the object, and defaulted. After a change, earlier webhooks with
+reinvocationPolicy IfNeeded are asked once more.
 Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/{plugin,dispatcher,reinvocationcontext}.go`.
 """
 
@@ -34,8 +34,11 @@ FAILED_OPEN = "failed-open." + MUTATION
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of a change between the two rounds: the object as the first left it, by uid the webhooks that were asked since the
-    object last changed and want to be asked again if it does, and those for which it did."""
+    """The state of a change between the two rounds.
+
+    It holds the object after the first round, and webhooks by uid. One set was asked since the last change and wants to see the next.
+    The other has such a change to see.
+    """
 
     output: Object | None = None
     asked: set[str] = field(default_factory=set)

@@ -33,7 +33,7 @@ MOST_SHOWN = 256
 class Paced(asyncio.Transport, asyncio.Protocol):
     """The protocol of `transport`, and the transport of `inner`, which is aiohttp's protocol.
 
-    What comes is handed on in steps. `ended` is called when the connection is over.
+    Received data is handed on in steps. `ended` is called when the connection is over.
     """
 
     def __init__(self, transport: asyncio.Transport, inner: ResponseHandler, ended: Callable[[], None]) -> None:

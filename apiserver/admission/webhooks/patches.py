@@ -1,4 +1,4 @@
-"""What a webhook's JSON patch makes of an object.
+"""Apply a webhook's JSON patch to an object.
 
 The object is shown in a version, and what comes out of the patch is read as Go's serializer reads it: by the kind and apiVersion that it
 says itself, those of the version where it says none. Members that the version does not have are dropped, and absent ones defaulted.
@@ -8,7 +8,6 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/dispatcher
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,18 +25,13 @@ from apiserver.codecs.objects import canonical, conversion, decoding
 from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
 from apiserver.patching import json_patch
-from apiserver.runtime.workers import BODIES
+from apiserver.runtime.offload import CHANGE, READ_REVIEW, run_sized
 from apiserver.schema.resource import Object, Resource
-
-LARGE = 16 << 10
-"""Bytes of a patch, of what it makes the object grow by, and of the object, above which it is applied in a thread."""
-LONG = 4 << 10
-"""Bytes of a patch above which it is read in a thread: what is wrong with it is found byte by byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The object in its stored form, whether it means something else than before, and what is noted of it."""
+    """The object in its stored form, whether its meaning changed, and its annotation."""
 
     object: Object
     changed: bool
@@ -45,20 +39,16 @@ class Patched:
 
 
 async def read(response: Response) -> json_patch.Patch:
-    """The operations of an answer. Raises UndecodablePatch, and StatusError 413."""
-    if len(response.patch) > LONG:
-        return await BODIES.run_patiently(response.operations)
-    return response.operations()
+    """Return the operations of an answer. Raises UndecodablePatch, and StatusError 413."""
+    return await run_sized(READ_REVIEW, len(response.patch), response.operations)
 
 
 async def applied(
     patch: json_patch.Patch, response: Response, concern: Concern, attributes: Attributes, *, kinds: Kinds
 ) -> Patched:
-    """What a patch makes of the new object, as it was shown. Raises StatusError 500 for a patch that does not fit, and 413."""
-    work = functools.partial(_applied, patch, response.patch, concern, attributes, kinds=kinds)
-    if len(response.patch) + json_patch.growth(response.patch) + attributes.views.size > LARGE:
-        return await BODIES.run_patiently(work)
-    return work()
+    """Apply a patch to the new object in the version that was sent. Raises StatusError 500 if it does not fit, and 413."""
+    size = len(response.patch) + json_patch.growth(response.patch) + attributes.views.size
+    return await run_sized(CHANGE, size, _applied, patch, response.patch, concern, attributes, kinds=kinds)
 
 
 def _applied(
@@ -128,13 +118,13 @@ _operations = surrogates.kept(msgspec.json.Decoder(list[dict[str, msgspec.Raw] |
 
 
 def _note_of_patch(webhook: Webhook, patch: bytes) -> str:
-    """What is noted of a patch: its operations, the members of each in order."""
+    """Return the annotation of a patch: its operations, with sorted members."""
     operations = [o and {name: o[name] for name in sorted(o)} for o in _operations(patch)]
     return _note(webhook, {"patch": operations, "patchType": "JSONPatch"})
 
 
 def note_of_mutation(webhook: Webhook, *, changed: bool) -> str:
-    """What is noted of a call."""
+    """Return the annotation of a call."""
     return _note(webhook, {"mutated": changed})
 
 

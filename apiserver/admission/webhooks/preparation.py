@@ -1,5 +1,4 @@
-"""What is done with webhooks before a request needs them: what would refuse everything is told at once, and those that are asked about
-everything are connected to."""
+"""Prepare webhooks before a request needs them: log those that would refuse every request, and connect to those that see every request."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ _EVERY = "*"
 
 
 class Preparation:
-    """Of the webhooks of one kind."""
+    """Prepares the webhooks of one type."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._known: dict[str, Hashable] = {}
-        """What was seen of each webhook, by uid."""
+        """The state of each webhook that was prepared last, by uid."""
 
     async def prepare(self, webhooks: Iterable[Webhook]) -> None:
         """Tells what is wrong with those that are new or have changed."""
@@ -53,7 +52,7 @@ class Preparation:
 
 
 def _seen(webhook: Webhook) -> Hashable:
-    """What decides about what is told."""
+    """Return everything that the log messages depend on."""
     target = str(webhook.target) if isinstance(webhook.target, CallFailed) else webhook.target
     texts = webhook.conditions.texts if webhook.conditions is not None else ()
     return target, webhook.ignores, _everything(webhook.criteria), texts

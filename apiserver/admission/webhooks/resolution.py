@@ -1,7 +1,7 @@
-"""Where a host is: by DNS, and where that knows nothing of the cluster's Services, by asking kube-apiserver for their endpoints.
+"""Find the addresses of a host: by DNS, or for a Service that DNS does not know, by its endpoints at kube-apiserver.
 
-Of the second is needed, of kube-apiserver: `get` of `services`, and `list` of `endpointslices.discovery.k8s.io`, in the namespaces of
-webhooks. Upstream: kubernetes/apiserver `pkg/util/webhook/serviceresolver.go`, `pkg/util/proxy/proxy.go` (ResolveEndpoint), golang/go
+The second needs the rights to `get` `services` and `list` `endpointslices.discovery.k8s.io` in the namespaces of webhooks.
+Upstream: kubernetes/apiserver `pkg/util/webhook/serviceresolver.go`, `pkg/util/proxy/proxy.go` (ResolveEndpoint), golang/go
 `src/net/dnsclient.go`.
 """
 
@@ -32,7 +32,7 @@ Address = tuple[str, int]
 
 
 class Cluster(Protocol):
-    """Whoever can ask kube-apiserver (`cluster.client.Client`)."""
+    """A client of kube-apiserver (`cluster.client.Client`)."""
 
     async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         """The decoded JSON of a 2xx. Raises ClusterError."""
@@ -114,7 +114,7 @@ class Resolver:
 
 def _seen(task: asyncio.Task[list[Address]]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever still waits gets it
+        task.exception()  # a waiter that is left gets it
 
 
 async def _endpoints(cluster: Cluster, namespace: str, name: str, port: int) -> list[Address]:

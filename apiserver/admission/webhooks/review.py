@@ -6,6 +6,7 @@ kubernetes/apimachinery `pkg/runtime/serializer/{json,versioning}`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
@@ -20,19 +21,17 @@ from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateO
 from apiserver.apimachinery.request import User
 from apiserver.codecs.json import rawjson
 from apiserver.patching import json_patch
-from apiserver.runtime import workers
+from apiserver.runtime.offload import READ_REVIEW, run_sized
 from apiserver.schema.resource import Object, Resource
 from kubetext.quoting import go_quote
 
 Version = Literal["v1", "v1beta1"]
 VERSIONS: Sequence[Version] = ("v1", "v1beta1")
-LARGE = 4 << 10
-"""Answers above this many bytes are decoded in a thread: to find words for what is no JSON takes a hundred times as long as JSON."""
 JSON_PATCH = "JSONPatch"
 
 
 class Match(Protocol):
-    """What a request matched: the version in which its objects are shown."""
+    """The match of a request: the version in which its objects are sent."""
 
     @property
     def resource(self) -> Resource: ...
@@ -70,8 +69,10 @@ class UndecodablePatch(BadAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What a webhook said. `status` is the Status of a denial as it was sent, None where there was none. `patch` is JSON text, empty for
-    none, of `patch_type`."""
+    """A webhook's response.
+
+    `status` is the Status of a denial as sent, None without one. `patch` is JSON text of `patch_type`, or empty.
+    """
 
     allowed: bool
     status: Mapping[str, Any] | None
@@ -175,14 +176,13 @@ def _json(value: Any) -> bytes:
 
 
 async def received(data: bytes, *, version: Version, uid: str, mutating: bool) -> Response:
-    """The same as `read`, in a thread where the answer is long or YAML."""
-    if len(data) <= LARGE and answers.begins_as_object(data):
-        return read(data, version=version, uid=uid, mutating=mutating)
-    return await workers.BODIES.run_patiently(read, data, version=version, uid=uid, mutating=mutating)
+    """Do the same as `read`, in a thread if the answer is long or YAML."""
+    size = len(data) if answers.begins_as_object(data) else sys.maxsize
+    return await run_sized(READ_REVIEW, size, read, data, version=version, uid=uid, mutating=mutating)
 
 
 def read(data: bytes, *, version: Version, uid: str, mutating: bool) -> Response:
-    """The answer to a review of that version with that uid. Raises Undecodable, InvalidResponse."""
+    """Read the answer to a review of that version with that uid. Raises Undecodable and InvalidResponse."""
     review = _decoded(data, version)
     found = review.get("response")
     if found is None:

@@ -24,6 +24,7 @@ from apiserver.apimachinery.options import CreateOptions
 from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.filters.request_info import parse
 from apiserver.kinds.served import Kinds
+from apiserver.runtime.offload import READ_REVIEW
 from apiserver.schema.resource import Object, Resource
 
 GROUP = "things.example.com"
@@ -148,7 +149,7 @@ DENSE: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("size", [2 << 10, review.LARGE - 64, 16 << 10, 63 << 10, 250 << 10])
+@pytest.mark.parametrize("size", [2 << 10, READ_REVIEW.limit - 64, 16 << 10, 63 << 10, 250 << 10])
 @pytest.mark.parametrize("shape", DENSE)
 async def test_no_answer_holds_the_event_loop(shape: str, size: int) -> None:
     """The reader of the answer words its error."""
