@@ -30,6 +30,7 @@ from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.admission.webhooks.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhooks.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
+from apiserver.apimachinery.releases import NEWEST, Release, at
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.codecs.objects import canonical
@@ -130,7 +131,7 @@ class App:
 
 
 def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
-    """Return the served kinds: the built-in ones and those of the operator's packages, in the enabled versions.
+    """Return the served kinds: the built-in ones and those of the operator's packages, in the enabled versions, of one release.
 
     `alone` adds the kinds that a server without a cluster needs. Raises ConfigError, also for invalid combinations of feature gates.
     """
@@ -142,7 +143,7 @@ def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
 
 def packaged(served: Kinds) -> list[Resource]:
     """Return the kinds that packages declare, in every served version."""
-    own = {kind.shape for kind in (*RESOURCES, *control.RESOURCES)}
+    own = {kind.shape for kind in at(served.release, (*RESOURCES, *control.RESOURCES))}
     return [kind for kind in served if kind.stored.shape not in own]
 
 
@@ -152,17 +153,18 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     Flags in `wrong` have errors that are reported already. Nothing that depends on them is judged, nor on a package that cannot be
     served.
     """
-    found = [*RESOURCES, *chain.from_iterable(map(packages.load, serving.kinds))]
+    release = release_of(serving)
+    found = at(release, [*RESOURCES, *chain.from_iterable(map(packages.load, serving.kinds))])
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
     served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded, alone=alone)
-    clashes = _gate_errors(loaded, {})
+    clashes = _gate_errors(loaded, {}, release)
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
     if complete and served is not None:
         told += (f"--runtime-config: {text}" for text in enablement.errors(serving.runtime_config, served.configurable))
     if complete and not clashes:
-        switched = _gate_errors(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
+        switched = _gate_errors(loaded, serving.feature_gates, release, partly=FEATURE_GATES in wrong)
         told += (f"--{FEATURE_GATES}: {text}" for text in switched)
     return served, told
 
@@ -170,19 +172,32 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
 def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tuple[Kinds | None, list[str]]:
     builtin = control.RESOURCES if alone else ()
     try:
-        served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config, builtin=builtin)
+        served = Kinds(
+            loaded,
+            group=serving.group,
+            runtime_config=serving.runtime_config,
+            builtin=builtin,
+            release=release_of(serving),
+        )
     except InvalidKinds as e:
         return None, e.errors
     return served, list(packages.collisions(served))
 
 
-def _gate_errors(known: Iterable[Resource], switched: Mapping[str, bool], *, partly: bool = False) -> list[str]:
+def release_of(serving: Serving) -> Release:
+    """Return the release of Kubernetes that the server is."""
+    return NEWEST if serving.emulated is None else serving.emulated
+
+
+def _gate_errors(
+    known: Iterable[Resource], switched: Mapping[str, bool], release: Release, *, partly: bool = False
+) -> list[str]:
     """Return the errors of feature gates; without `switched`, those of their declarations.
 
     `partly`: some switched gates are unknown, so a gate's dependencies cannot be judged.
     """
     try:
-        Gates(_declared_gates(known), switched)
+        Gates(_declared_gates(known), switched, release=release)
     except InvalidGates as e:
         return e.certain if partly else e.errors
     return []
@@ -193,12 +208,12 @@ def gates(serving: Serving, served: Kinds) -> Gates:
 
     Invalid combinations were refused together with the kinds.
     """
-    return Gates(_declared_gates(served.known), serving.feature_gates)
+    return Gates(_declared_gates(served.known), serving.feature_gates, release=served.release)
 
 
 def described_gates() -> list[str]:
     """Return the lines about the built-in feature gates in the help."""
-    return Gates(_declared_gates(RESOURCES)).described()
+    return Gates(_declared_gates(at(NEWEST, RESOURCES))).described()
 
 
 def _declared_gates(kinds: Iterable[Resource]) -> Iterator[Gate]:
@@ -369,7 +384,7 @@ def published(served: Kinds) -> openapi_docs.OpenAPI:
     return openapi_docs.OpenAPI(
         served,
         patch_types=[kind.media for kind in patch_types(FieldManagers(served))],
-        version=".".join(groups.KUBERNETES),
+        version=str(served.release),
         built=BUILT,
         media_types=negotiation.ACCEPTED,
         streams=negotiation.STREAMS,
@@ -400,7 +415,7 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
 
 def _others(served: Kinds, documents: Mapping[str, Document], *, core: Core | None) -> Document:
     """Return the handler of discovery, version, index, and unknown paths."""
-    version = groups.version(software=__version__, python=platform.python_version(), platform=PLATFORM)
+    version = groups.version(served.release, software=__version__, python=platform.python_version(), platform=PLATFORM)
     discovery = groups.Discovery(served, version=version, paths=documents, core=core)
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 

@@ -17,11 +17,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apiserver import __version__
+from apiserver.apimachinery import releases
+from apiserver.apimachinery.releases import Release
 from apiserver.config import auditing, flags, tls_flags
 from apiserver.config.auditing import Audit
 from apiserver.config.flags import ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
 from kubetext import durations, strconv
+from kubetext.quoting import go_quote
 
 __all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
 
@@ -43,7 +46,7 @@ MAX_WATCHES = 10_000
 DEV, SERVE, STORE, ROLES, PACKAGES = "dev", "serve", "store", "roles", "kinds"
 STORE_ACTIONS = ("init", "check", "info", "import", "export")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES), (DEV, SERVE)
-GROUP, KINDS, FEATURE_GATES = "group", "kinds", "feature-gates"
+GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
@@ -163,6 +166,50 @@ def _gates(text: str) -> dict[str, bool]:
     return switched
 
 
+_GENERIC_VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)")
+
+
+def _release(text: str) -> Release | None:
+    """Parse the release to emulate: `1.36`, optionally after its component. Upstream: component-base `compatibility/registry.go`
+    toVersionMap, `compatibility/version.go` Validate."""
+    if not text:
+        return None
+    found: Release | None = None
+    for entry in text.split(","):
+        before, equals, after = entry.partition("=")
+        component, asked = (before.strip(), after.strip()) if equals else (KUBE, entry)
+        numbers = _components(asked)
+        shown = ".".join(map(str, numbers))
+        if any(numbers[2:3]):
+            raise ValueError(f"patch version not allowed, got: {component}={shown}")
+        if component != KUBE:
+            raise ValueError(f"component not registered: {component}")
+        release = Release(*numbers[:2])
+        if found is not None:
+            raise ValueError(f"duplicate version flag, {KUBE}={found} and {KUBE}={shown}")
+        if release not in releases.SUPPORTED:
+            raise ValueError(f"emulation version {shown} is not between [{releases.SUPPORTED[0]}, {releases.NEWEST}]")
+        found = release
+    return found
+
+
+def _components(text: str) -> list[int]:
+    """Return the numbers of a version. Upstream: apimachinery `pkg/util/version/version.go` ParseGeneric."""
+    match = _GENERIC_VERSION.match(text)
+    if match is None:
+        raise ValueError(f"could not parse {go_quote(text)} as version")
+    parts = match[1].split(".")
+    if len(parts) < 2:
+        raise ValueError(f"illegal version string {go_quote(text)}")
+    if parts[0].startswith("0") and parts[0] != "0":
+        raise ValueError(f"illegal zero-prefixed version component {go_quote(parts[0])} in {go_quote(text)}")
+    for part in parts:
+        if int(part[:21]) >= 1 << 64:
+            why = f'strconv.ParseUint: parsing "{part}": value out of range'
+            raise ValueError(f"illegal non-numeric version component {go_quote(part)} in {go_quote(text)}: {why}")
+    return [int(part) for part in parts]
+
+
 def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
     """Split a list. `wrong` returns the error of an entry, "" if it has none."""
     names = [part.strip() for part in text.split(",")] if text else []
@@ -260,7 +307,8 @@ class Serving:
     """The addresses and certificates of the server, and what it serves. Empty file names: the command makes its own certificates.
 
     `group` is the group of kinds that name none. `kinds` are the modules whose kinds are served beside the built-in ones.
-    `feature_gates` are the switched gates by name. `runtime_config` is checked when the kinds are known.
+    `emulated` is the release to be, None to follow the kube-apiserver in front. `feature_gates` are the switched gates by name.
+    `runtime_config` is checked when the kinds are known.
     """
 
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
@@ -271,6 +319,9 @@ class Serving:
         text="API group of the served kinds that name none", value="GROUP")
     kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+    emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, _release, "",
+        text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
+        f"kube-apiserver in front, all else is {releases.NEWEST})", value="MAJOR.MINOR")
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
         text="switch alpha and beta features on or off; may be given several times", value="GATE=true|false", many=True)
     runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import TextError
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 
     from apiserver.wire.response import Exchange
 
-KUBERNETES = ("1", "36")
-"""The Kubernetes release whose API is served. kubectl warns when its own is more than one minor release away."""
-
-PATCH_LEVEL = "3"
-COMPATIBLE = ("1", "35")
+PATCH_LEVEL = since(V1_37, "2", before="3")
+"""The patch of each release that the server was compared with. kubectl warns when its own is more than one minor release away."""
 
 
 class Discovery:
@@ -128,17 +126,17 @@ def resource_list(group: str, version: str, members: Sequence[Resource]) -> dict
     }
 
 
-def version(*, software: str, python: str, platform: str) -> dict[str, str]:
+def version(release: Release, *, software: str, python: str, platform: str) -> dict[str, str]:
     """Make the document of /version: the Kubernetes release that is served, with Sluice as its build."""
-    major, minor = KUBERNETES
+    major, minor = map(str, release)
     return {
         "major": major,
         "minor": minor,
         "emulationMajor": major,
         "emulationMinor": minor,
-        "minCompatibilityMajor": COMPATIBLE[0],
-        "minCompatibilityMinor": COMPATIBLE[1],
-        "gitVersion": f"v{major}.{minor}.{PATCH_LEVEL}+sluice-{software}",
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(release.minor - 1),
+        "gitVersion": f"v{release}.{at(release, PATCH_LEVEL)}+sluice-{software}",
         "gitCommit": "unknown",
         "gitTreeState": "unknown",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from apiserver.apimachinery.releases import NEWEST, Release, at
 from apiserver.kinds import enablement
 from apiserver.schema.resource import Resource
 
@@ -42,10 +43,13 @@ class Kinds:
         group: str = "",
         runtime_config: enablement.Asked = _NOTHING_ASKED,
         builtin: Iterable[Resource] = (),
+        release: Release = NEWEST,
     ) -> None:
-        """Set the kinds. `group` is the group of kinds that name none. `builtin` are kinds of Kubernetes' own groups, always served; there
-        an empty group is the core group. Raises InvalidKinds for two kinds of one group that share a name."""
-        always = tuple(builtin)
+        """Set the kinds as they are in a release of Kubernetes. `group` is the group of kinds that name none. `builtin` are kinds of
+        Kubernetes' own groups, always served; there an empty group is the core group. Raises InvalidKinds for two kinds of one group that
+        share a name."""
+        self.release = release
+        declared, always = at(release, tuple(declared)), at(release, tuple(builtin))
         stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
         if errors := list(_clashes(stored)):
             raise InvalidKinds(errors)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from apiserver.apimachinery.releases import NEWEST, Release
 
 
 class Stage(StrEnum):
@@ -21,10 +23,23 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Spec:
+    """A gate from one release on (upstream: FeatureSpec)."""
+
+    since: Release
+    default: bool
+    stage: Stage
+    locked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """One switch and its default.
 
     A `locked` gate cannot be switched. A gate that `needs` others cannot be on without them.
+
+    A gate that differs by release has `specs`, the oldest first (upstream: VersionedSpecs): `versioned` makes it. It does not exist before
+    the first one.
     """
 
     name: str
@@ -32,6 +47,22 @@ class Gate:
     stage: Stage
     locked: bool = False
     needs: tuple[Gate, ...] = ()
+    specs: tuple[Spec, ...] = ()
+
+    def at(self, release: Release) -> Gate | None:
+        """Return the gate as it is in a release, None if that has none."""
+        if not self.specs:
+            return self
+        spec = next((spec for spec in reversed(self.specs) if spec.since <= release), None)
+        if spec is None:
+            return None
+        return replace(self, default=spec.default, stage=spec.stage, locked=spec.locked, specs=())
+
+
+def versioned(name: str, *specs: Spec, needs: tuple[Gate, ...] = ()) -> Gate:
+    """Declare a gate with its stages by release, the oldest first."""
+    newest = specs[-1]
+    return Gate(name, newest.default, newest.stage, newest.locked, needs, specs)
 
 
 ALL_ALPHA = Gate("AllAlpha", default=False, stage=Stage.ALPHA)
@@ -51,23 +82,31 @@ class InvalidGates(ValueError):
 
 
 class Gates:
-    """Every declared gate and its value. Constant for the life of a process."""
+    """Every declared gate of one release and its value."""
 
-    def __init__(self, declared: Iterable[Gate] = (), switched: Mapping[str, bool] | None = None) -> None:
+    def __init__(
+        self,
+        declared: Iterable[Gate] = (),
+        switched: Mapping[str, bool] | None = None,
+        *,
+        release: Release = NEWEST,
+    ) -> None:
         """Set the gates. `switched` has the values that differ from defaults, by name. The needs of a declared gate are declared too.
 
         Raises InvalidGates.
         """
+        self.release = release
         self._switched = dict(switched or {})
-        gates = dict.fromkeys((*_TOGETHER, *_with_needs(declared)))
+        every = dict.fromkeys((*_TOGETHER, *_with_needs(declared)))
+        gates = [here for gate in every if (here := gate.at(release)) is not None]
         self._known = {gate.name: gate for gate in gates}
-        self._on = {gate.name: self._stands(gate) for gate in self._known.values()}
+        self._on = {gate.name: False for gate in every} | {gate.name: self._stands(gate) for gate in gates}
         certain, unmet = [*_repetitions(gates), *self._refusals()], list(self._unmet())
         if certain or unmet:
             raise InvalidGates(certain, unmet)
 
     def enabled(self, gate: Gate) -> bool:
-        """Return whether the gate is on. Raises KeyError for an undeclared gate."""
+        """Return whether the gate is on; a gate that the release does not have is off. Raises KeyError for an undeclared gate."""
         return self._on[gate.name]
 
     def all(self) -> Iterator[tuple[Gate, bool]]:
@@ -101,7 +140,7 @@ class Gates:
 
     def _unmet(self) -> Iterator[str]:
         for gate in self._known.values():
-            off = sorted(needed.name for needed in gate.needs if not self._on[needed.name])
+            off = sorted(g.name for g in gate.needs if g.name in self._known and not self._on[g.name])
             if off and self._on[gate.name]:
                 yield f"{gate.name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 

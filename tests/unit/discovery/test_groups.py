@@ -9,6 +9,7 @@ import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.apimachinery.releases import V1_36
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.discovery import groups, served
 from apiserver.discovery.groups import Discovery
@@ -228,7 +229,7 @@ def test_version_is_json_for_every_client() -> None:
 
 
 def test_the_version_document_has_gos_members_in_order() -> None:
-    document = groups.version(software="0.1.0", python="3.12.1", platform="linux/amd64")
+    document = groups.version(V1_36, software="0.1.0", python="3.12.1", platform="linux/amd64")
     assert list(document) == [
         "major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
         "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
