@@ -134,26 +134,50 @@ class _Resolver:
         return known[1]
 
 
-def differences(declaration: object, path: str = "") -> Iterator[tuple[str, Varying]]:
-    """Yield each difference below a declaration, with its place: names of structs and members, joined by dots."""
+class Difference(NamedTuple):
+    """A declaration that differs: the names on the way to it, joined by dots, the attribute that differs ("" for a whole element), and the
+    values."""
+
+    path: str
+    attribute: str
+    varying: Varying
+
+
+def differences(declaration: object, path: str = "") -> Iterator[Difference]:
+    """Yield every difference below a declaration, each once. Names are those of kinds, members, subresources, columns and the like."""
     seen: set[int] = set()
 
-    def walk(value: object, path: str) -> Iterator[tuple[str, Varying]]:
+    def walk(value: object, path: str, attribute: str) -> Iterator[Difference]:
         if isinstance(value, Varying):
-            yield path, value
+            if id(value) in seen:
+                return
+            seen.add(id(value))
+            named = next((name for side in (value.new, value.old) if (name := _name(side))), "")
+            yield Difference(_joined(path, named), "" if named else attribute, value)
             for side in (value.old, value.new):
-                yield from walk(side, path)
+                yield from walk(side, path, attribute)
         elif isinstance(value, (tuple, list)):
             for item in value:
-                yield from walk(item, path)
+                yield from walk(item, path, attribute)
         elif isinstance(value, Mapping):
             for key, item in value.items():
-                yield from walk(item, f"{path}.{key}")
+                yield from walk(item, _joined(path, str(key)), attribute)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type) and id(value) not in seen:
             seen.add(id(value))
-            name = getattr(value, "name", None) or getattr(value, "kind", None)
-            inner = f"{path}.{name}" if path and name else str(name or path)
+            inner = _joined(path, _name(value))
             for field in dataclasses.fields(value):
-                yield from walk(getattr(value, field.name), inner)
+                yield from walk(getattr(value, field.name), inner, field.name)
 
-    return walk(declaration, path)
+    return walk(declaration, path, "")
+
+
+def _name(value: object) -> str:
+    """Return the name of a declaration: not that of a struct, which is the type of a member that has a name."""
+    if isinstance(value, Enum) or hasattr(value, "fields"):
+        return ""
+    name = getattr(value, "kind", None) or getattr(value, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name

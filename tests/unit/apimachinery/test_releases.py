@@ -58,7 +58,7 @@ def test_a_part_without_differences_is_the_declared_object() -> None:
     assert at(V1_36, DECLARED).parts[-1] is at(V1_37, DECLARED).parts[-1] is DECLARED.parts[-1]
 
 
-def test_a_value_that_does_not_hold_is_none_in_a_dataclass_and_absent_in_a_mapping() -> None:
+def test_a_dataclass_has_none_and_a_mapping_nothing_for_a_value_that_does_not_hold() -> None:
     assert at(V1_36, Part("a", since(V1_37, 2))).value is None
     assert at(V1_36, {"a": since(V1_37, 1), "b": 2}) == {"b": 2}
 
@@ -69,8 +69,8 @@ def test_a_difference_may_hold_another_one() -> None:
 
 
 def test_every_difference_is_found_with_its_place() -> None:
-    found = [(path, each.turn) for path, each in differences(DECLARED)]
-    assert found == [("whole", V1_37), ("whole", V1_37), ("whole.first.shared", V1_37)]
+    found = [(each.path, each.attribute, each.varying.turn) for each in differences(DECLARED)]
+    assert found == [("whole.young", "", V1_37), ("whole.old", "", V1_37), ("whole.first.shared", "value", V1_37)]
 
 
 @pytest.mark.parametrize(

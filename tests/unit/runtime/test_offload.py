@@ -1,4 +1,4 @@
-"""Which calls run in threads, and where large objects are freed."""
+"""Large work runs in threads, and large objects are freed there."""
 
 from __future__ import annotations
 
