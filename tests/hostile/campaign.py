@@ -77,6 +77,7 @@ OURS = (HEALTH, "all")
 SHOWN = 300
 """Bytes of an answer that a breach shows."""
 HELD_UP = "held the event loop"
+DENIAL = b"admission webhook"
 PANIC = b"caused apiserver to panic"
 TICKS = os.sysconf("SC_CLK_TCK")
 UPSTREAMS = (
@@ -391,6 +392,8 @@ class Campaign:
         self._warm_held = 0
         self._say, self._again = say, again
         self._stopping = False
+        self._refused = 0
+        """Requests of the family REFUSALS that were refused so far, but for denials of webhooks."""
         self.report = Report()
 
     def stop(self) -> None:
@@ -515,11 +518,6 @@ class Campaign:
         self._read_log(requests)
         return late, self._process.peak() - before
 
-    @property
-    def _refused(self) -> int:
-        """How many requests of that family were refused so far."""
-        return sum(count for (family, code), count in self.report.codes.items() if family == REFUSALS and code >= 400)
-
     async def _send(self, requests: Iterator[Hostile], pair: tuple[Connection, Connection]) -> None:
         for request in requests:
             if self._stopping:
@@ -532,6 +530,8 @@ class Campaign:
                 continue
             for answer in answers:
                 self.report.codes[request.family, answer.code] += 1
+                # A webhook's denial comes after all the work of a write.
+                self._refused += request.family == REFUSALS and answer.code >= 400 and DENIAL not in answer.start
                 if answer.code >= 400 and answer.size > ERROR_BYTES:
                     self.found(request, f"was answered {answer.code} with {answer.size} bytes")
                 if answer.code >= 500 and not _is_upstreams(answer, request):
