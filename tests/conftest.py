@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.e2e.controlplane import binaries
 from tests.fixtures import cases, steps
 
 PROJECT = pathlib.Path(__file__).resolve().parent.parent
@@ -32,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get(binaries.CHOICE):
+        # Sluice is the release that it is compared with.
+        os.environ["SLUICE_EMULATED_VERSION"] = binaries.minor()
     cases.select(config.getoption(cases.OPTION))
 
 

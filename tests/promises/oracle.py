@@ -1,4 +1,4 @@
-"""A record of the promises that a real kube-apiserver's own `resource.k8s.io` keeps, by the hashes of their files.
+"""A record of the promises that a real kube-apiserver's own `resource.k8s.io` keeps, by the hashes of their files, for each release.
 
 `make promises` runs all of them against it, and records the files that pass as a whole. `make test` runs only unrecorded files against it:
 those that have changed since, or all after a change of the Kubernetes version. The result for an unchanged file would be the same.
@@ -15,9 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
+from tests.e2e.controlplane import binaries
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = "upstream"
 KUBERNETES = "tests/e2e/controlplane/go.mod"
+"""The name under which a digest has the chosen release: that of another one stands in `go-<version>.mod`."""
 FOLDERS = ("tests/promises/api", "tests/promises/admission")
 PARTS = ("tests/promises/", "tests/fuzz/")
 """Modules below these that a promise uses are part of it. Other modules only start and stop programs."""
@@ -28,7 +31,7 @@ class Oracle:
 
     def __init__(self, root: pathlib.Path = ROOT) -> None:
         self.root = root
-        self.file = root / "tests" / "promises" / "upstream.json"
+        self.file = root / "tests" / "promises" / f"upstream-{binaries.minor()}.json"
 
     def knows(self, file: pathlib.Path) -> bool:
         """Whether upstream keeps the promises of this file."""
@@ -52,7 +55,11 @@ class Oracle:
             if (part := rest.pop()) not in parts:
                 parts.add(part)
                 rest += self._uses(part)
-        texts = [(self._name(part), part.read_text()) for part in sorted({*parts, self.root / KUBERNETES})]
+        release = self.root / KUBERNETES
+        chosen = release.with_name(binaries.MODULE.modfile.name)
+        texts = [
+            (self._name(part), (chosen if part == release else part).read_text()) for part in sorted({*parts, release})
+        ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
     @functools.cached_property

@@ -18,12 +18,17 @@ from tests.e2e.node.programs import KUBERNETES
 
 
 @pytest.mark.parametrize("module", [KUBERNETES, specs.MODULE], ids=["node", "specs"])
-def test_node_and_specs_have_the_version_of_the_control_plane(module: binaries.Module) -> None:
-    def staging(module: binaries.Module) -> set[str]:
-        return set(re.findall(r"k8s\.io/\S+ => k8s\.io/\S+ v\S+", (module.folder / "go.mod").read_text()))
+@pytest.mark.parametrize("version", binaries.versions())
+def test_node_and_specs_have_the_versions_of_the_control_plane(
+    monkeypatch: pytest.MonkeyPatch, module: binaries.Module, version: str
+) -> None:
+    monkeypatch.setenv(binaries.CHOICE, version)
 
-    pinned = re.findall(r"k8s\.io/kubernetes (v\S+)", (module.folder / "go.mod").read_text())
-    assert pinned == [binaries.version()]
+    def staging(module: binaries.Module) -> set[str]:
+        return set(re.findall(r"k8s\.io/\S+ => k8s\.io/\S+ v\S+", module.modfile.read_text()))
+
+    pinned = re.findall(r"k8s\.io/kubernetes (v\S+)", module.modfile.read_text())
+    assert pinned == [binaries.version()] == [f"v{version}"]
     assert staging(module) == staging(binaries.MODULE) != set()
 
 

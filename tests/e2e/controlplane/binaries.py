@@ -1,4 +1,7 @@
-"""The Kubernetes binaries that tests run, built once into a cache outside the checkout, from the Go module beside this file and others."""
+"""The Kubernetes binaries that tests run, built once into a cache outside the checkout, from the Go module beside this file and others.
+
+`go.mod` is the newest release of Kubernetes that Sluice can be. `go-<version>.mod` is another one: `KUBERNETES=<version>` chooses it.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,18 @@ class Module:
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Names that `go build` gives to binaries, where the project uses another name."""
 
+    @property
+    def modfile(self) -> pathlib.Path:
+        """The go.mod of the chosen Kubernetes release. A module without one for it does not depend on Kubernetes."""
+        chosen = os.environ.get(CHOICE, "")
+        other = self.folder / f"go-{chosen}.mod"
+        return other if chosen and other.exists() else self.folder / "go.mod"
+
+    @property
+    def checksums(self) -> str:
+        """The text of go.sum, which holds a hash of all that is compiled."""
+        return self.modfile.with_suffix(".sum").read_text()
+
 
 MODULE = Module(
     pathlib.Path(__file__).resolve().parent,
@@ -49,6 +64,8 @@ MODULE = Module(
     outputs={"etcd": "server"},
 )
 """The control plane, kubectl, and programs of ours."""
+CHOICE = "KUBERNETES"
+"""The environment variable that names a Kubernetes release, as in `1.36.3`. Unset or empty: that of go.mod."""
 FOLDERS = ("SLUICE_E2E_BIN", "KUBEBUILDER_ASSETS")
 """Environment variables that name a folder with binaries to use instead (the second is envtest's, which holds only some)."""
 PROGRESS_SECONDS = 15.0
@@ -94,22 +111,49 @@ def _given(name: str) -> pathlib.Path | None:
 
 def source(module: Module, name: str) -> pathlib.Path:
     """The folder in which Go keeps the sources of the module `name`, which this one requires. Downloads them if they are missing."""
-    command = [_go(), "mod", "download", "-json", name]
-    done = subprocess.run(
-        command, cwd=module.folder, env=_go_environment(), capture_output=True, text=True, check=False
-    )
+    told = run_go("mod", "download", f"-modfile={module.modfile}", "-json", name, folder=module.folder)
+    return pathlib.Path(json.loads(told)["Dir"])
+
+
+def download(module: str) -> pathlib.Path:
+    """The folder in which Go keeps the sources of a module, named as in `k8s.io/kubernetes@v1.36.3`. Downloads them if they are missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return pathlib.Path(json.loads(run_go("mod", "download", "-json", module, folder=pathlib.Path(folder)))["Dir"])
+
+
+def run_go(*arguments: str, folder: pathlib.Path) -> str:
+    """Run a command of Go and return what it prints. Raises BuildError."""
+    command = [_go(), *arguments]
+    done = subprocess.run(command, cwd=folder, env=_go_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)} failed, exit code {done.returncode}: {done.stderr}{done.stdout}")
-    return pathlib.Path(json.loads(done.stdout)["Dir"])
+    return done.stdout
 
 
 def version() -> str:
-    """The Kubernetes version of go.mod, as in `v1.36.3`."""
-    pinned = re.search(
-        r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE.folder / "go.mod").read_text(), re.MULTILINE
-    )
+    """The Kubernetes release that the tests run against, as in `v1.37.2`. Raises BuildError for one without a go.mod."""
+    chosen = os.environ.get(CHOICE, "").removeprefix("v")
+    known = versions()
+    if chosen and chosen not in known:
+        raise BuildError(f"{CHOICE}={chosen} is not one of {', '.join(known)}")
+    return f"v{chosen or known[0]}"
+
+
+def minor() -> str:
+    """The minor release of `version`, as in `1.37`."""
+    return version().removeprefix("v").rpartition(".")[0]
+
+
+def versions() -> list[str]:
+    """The Kubernetes releases that can be chosen, as in `1.37.2`: that of go.mod first."""
+    others = sorted(MODULE.folder.glob("go-*.mod"), reverse=True)
+    return [_pinned(MODULE.folder / "go.mod"), *map(_pinned, others)]
+
+
+def _pinned(modfile: pathlib.Path) -> str:
+    pinned = re.search(r"^\s*(?:require )?k8s\.io/kubernetes v(\S+)", modfile.read_text(), re.MULTILINE)
     if pinned is None:
-        raise BuildError(f"{MODULE.folder / 'go.mod'} requires no k8s.io/kubernetes")
+        raise BuildError(f"{modfile} requires no k8s.io/kubernetes")
     return pinned[1]
 
 
@@ -130,8 +174,8 @@ def cache_folder() -> pathlib.Path:
 
 
 def _folder_of(module: Module) -> pathlib.Path:
-    # go.sum holds a hash of all that is compiled; the flags and the machine decide the rest.
-    recipe = [(module.folder / "go.sum").read_text(), version(), *_flags(), platform.system(), platform.machine()]
+    # The checksums cover all that is compiled; the flags and the machine decide the rest.
+    recipe = [module.checksums, version(), *_flags(), platform.system(), platform.machine()]
     return cache_folder() / "bin" / _digest(*recipe)
 
 
@@ -168,7 +212,7 @@ def _build(module: Module, missing: Mapping[str, pathlib.Path], folder: pathlib.
     started = time.monotonic()
     log = folder / "build.log"
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished.") as unfinished:
-        command = [_go(), "build", "-v", *_flags(), "-o", f"{unfinished}/", *packages]
+        command = [_go(), "build", f"-modfile={module.modfile}", "-v", *_flags(), "-o", f"{unfinished}/", *packages]
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
@@ -202,7 +246,7 @@ def _follow(process: subprocess.Popen[bytes], log: pathlib.Path, *, total: int, 
 
 
 def _package_count(module: Module, packages: Sequence[str]) -> int:
-    command = [_go(), "list", "-mod=readonly", "-deps", *packages]
+    command = [_go(), "list", f"-modfile={module.modfile}", "-mod=readonly", "-deps", *packages]
     listed = subprocess.run(command, cwd=module.folder, env=_go_environment(), capture_output=True, check=False)
     return len(listed.stdout.splitlines())
 

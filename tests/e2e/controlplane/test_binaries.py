@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED
 from tests.e2e.controlplane import binaries
 
 # Stands in for `go build ... -o DIR/ PACKAGE...` (and answers `go list` with nothing): counts its runs, takes a moment, writes DIR/<name>.
@@ -69,6 +70,25 @@ def test_another_version_is_another_place(go: pathlib.Path, monkeypatch: pytest.
     first = binaries.kubectl()
     monkeypatch.setattr(binaries, "version", lambda: "v1.99.0")
     assert binaries.kubectl().parent != first.parent
+
+
+def test_the_environment_chooses_the_release(go: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = binaries.kubectl()
+    assert binaries.minor() == str(NEWEST)
+    for version in binaries.versions()[1:]:
+        monkeypatch.setenv(binaries.CHOICE, version)
+        assert binaries.version() == f"v{version}"
+        assert binaries.kubectl().parent != newest.parent
+
+
+def test_every_supported_release_can_be_chosen() -> None:
+    assert {version.rpartition(".")[0] for version in binaries.versions()} == set(map(str, SUPPORTED))
+
+
+def test_an_unknown_release_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(binaries.CHOICE, "1.20.1")
+    with pytest.raises(binaries.BuildError, match=f"KUBERNETES=1.20.1 is not one of {', '.join(binaries.versions())}"):
+        binaries.version()
 
 
 def test_a_change_of_our_own_program_builds_only_that(

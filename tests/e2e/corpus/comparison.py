@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.e2e.controlplane import binaries
 from tests.e2e.corpus import play
 
 SECONDS = 280.0
+FIRST = "1.36"
+"""The release that was recorded first."""
 _RESULT = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 _HEADING = re.compile(r"(?P<scenario>\S+) #(?P<number>\d+)  (?P<title>.*)")
 _SURPLUS = re.compile(r"(?P<scenario>\S+)  surplus step on B: (?P<step>.*)")
@@ -66,7 +69,7 @@ def compare(
     skip: str = "",
 ) -> Outcome:
     """Plays the scenarios against a server. `core` is the kubeconfig of the server that keeps namespaces and roles, if that is another."""
-    golden = corpus / "golden.json"
+    golden = corpus / recording()
     recorded = json.loads(golden.read_text())["scenarios"]
     options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden}
     options |= {"only": _one_of(recorded), "skip": skip}
@@ -78,6 +81,12 @@ def compare(
         return read(done.stdout, played)
     except Broken as e:
         raise Broken(f"{e}\n{done.stdout[-4000:]}{done.stderr[-4000:]}") from None
+
+
+def recording(minor: str = "") -> str:
+    """The name of the file with the answers of a Kubernetes release: of the chosen one, if none is named."""
+    minor = minor or binaries.minor()
+    return "golden.json" if minor == FIRST else f"golden-{minor}.json"
 
 
 def _one_of(scenarios: Iterable[str]) -> str:

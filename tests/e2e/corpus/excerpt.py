@@ -19,9 +19,9 @@ SCENARIOS = (
 PROGRAM = ("run", "harness.py")
 
 
-def answers(corpus: pathlib.Path) -> dict[str, object]:
+def answers(file: pathlib.Path) -> dict[str, object]:
     """The recording of the chosen scenarios."""
-    recorded = json.loads((corpus / "golden.json").read_text())
+    recorded = json.loads(file.read_text())
     return {**recorded, "scenarios": {name: recorded["scenarios"][name] for name in SCENARIOS}}
 
 
@@ -46,7 +46,8 @@ def files(corpus: pathlib.Path) -> dict[str, str]:
     """Everything that the excerpt consists of."""
     found = {name: (corpus / name).read_text() for name in PROGRAM}
     found |= {f"scenarios/{file.name}": source(file) for file in sorted((corpus / "scenarios").glob("*.py"))}
-    found["golden.json"] = json.dumps(answers(corpus), indent=0, ensure_ascii=False) + "\n"
+    for file in sorted(corpus.glob("golden*.json")):
+        found[file.name] = json.dumps(answers(file), indent=0, ensure_ascii=False) + "\n"
     return found
 
 

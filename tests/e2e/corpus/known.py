@@ -48,6 +48,8 @@ class Entry:
     patterns: Sequence[Pattern]
     members: str = ""
     way: str = ""
+    release: str = ""
+    """The recorded release, as in `1.37`; any, if none is named."""
 
     def concerns(self, step: Step) -> bool:
         return any(pattern.concerns(step) for pattern in self.patterns)
@@ -76,7 +78,13 @@ def _entry(entry: Mapping[str, Any]) -> Entry:
     if not entry["reason"].strip():
         raise ValueError("an entry without a reason")
     patterns = [Pattern.of(text) for text in entry["steps"]]
-    return Entry(entry["reason"], patterns, members=entry.get("members", ""), way=entry.get("way", ""))
+    return Entry(
+        entry["reason"],
+        patterns,
+        members=entry.get("members", ""),
+        way=entry.get("way", ""),
+        release=str(entry.get("kubernetes", "")),
+    )
 
 
 @dataclass(frozen=True)
@@ -102,8 +110,8 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(outcome: Outcome, listed: Sequence[Entry], *, way: str = "") -> Verdict:
-    known = [entry for entry in listed if entry.way in ("", way)]
+def judge(outcome: Outcome, listed: Sequence[Entry], *, way: str = "", release: str = "") -> Verdict:
+    known = [entry for entry in listed if entry.way in ("", way) and entry.release in ("", release)]
     unlisted = {}
     for step, failure in outcome.failures.items():
         entry = _first(known, step)

@@ -64,4 +64,6 @@ def test_list_names_recorded_steps_once_each_and_existing_ways(shared: pathlib.P
     for pattern in (pattern for entry in entries for pattern in entry.patterns):
         assert {Step(pattern.scenario, max(number, 1)) for number in (pattern.first, pattern.last)} <= steps, pattern
     for step in steps:
-        assert sum(entry.concerns(step) for entry in entries) <= 1, step
+        for minor in ("1.36", "1.37"):
+            concerned = [entry for entry in entries if entry.release in ("", minor) and entry.concerns(step)]
+            assert len(concerned) <= 1, (step, minor)

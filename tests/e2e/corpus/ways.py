@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.corpus import comparison, known
 from tests.e2e.corpus.comparison import Outcome
@@ -49,4 +50,4 @@ def bed(folder: pathlib.Path) -> Bed:
 
 
 def verdict(way: Way, bed: Bed, corpus: pathlib.Path) -> known.Verdict:
-    return known.judge(way.play(bed, corpus), known.load(), way=way.name)
+    return known.judge(way.play(bed, corpus), known.load(), way=way.name, release=binaries.minor())
