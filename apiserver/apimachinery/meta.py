@@ -16,6 +16,7 @@ from typing import Any
 
 from apiserver.apimachinery import excerpt, fieldpath, options
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from kubetext import names, quoting, sorting
 
 ANNOTATIONS_BYTES = 256 * 1024
@@ -176,6 +177,7 @@ def _owner(reference: Mapping[str, Any]) -> dict[str, Any]:
 
 def validate_object_meta(
     obj: _Object,
+    release: Release,
     *,
     namespaced: bool,
     name_check: NameCheck = names.subdomain_name,
@@ -191,22 +193,24 @@ def validate_object_meta(
         errors.append(fieldpath.invalid("metadata.generation", generation, "must be greater than or equal to 0"))
     errors += label_errors(meta.get("labels"), "metadata.labels")
     errors += _annotation_errors(meta.get("annotations"))
-    errors += _owner_errors(meta.get("ownerReferences") or ())
+    errors += _owner_errors(meta.get("ownerReferences") or (), at(release, ONE_OWNER_ERRORS))
     errors += _finalizer_errors(meta.get("finalizers") or ())
-    errors += _managed_field_errors(meta.get("managedFields") or ())
+    errors += _managed_field_errors(meta.get("managedFields") or (), at(release, OPERATION_ERROR))
     if qualified_finalizers:
         errors += _unqualified_finalizer_errors(meta.get("finalizers") or ())
     return errors
 
 
-def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> FieldErrors:
+def validate_object_meta_update(
+    new: _Object, old: _Object, release: Release, *, qualified_finalizers: bool = True
+) -> FieldErrors:
     """Return the errors of metadata on update. The kinds' own checks set `qualified_finalizers`."""
     meta = metadata(new)
     errors = FieldErrors(_change_errors(meta, metadata(old)))
     errors += label_errors(meta.get("labels"), "metadata.labels")
     errors += _annotation_errors(meta.get("annotations"))
-    errors += _owner_errors(meta.get("ownerReferences") or ())
-    errors += _managed_field_errors(meta.get("managedFields") or ())
+    errors += _owner_errors(meta.get("ownerReferences") or (), at(release, ONE_OWNER_ERRORS))
+    errors += _managed_field_errors(meta.get("managedFields") or (), at(release, OPERATION_ERROR))
     if qualified_finalizers:
         errors += _unqualified_finalizer_errors(meta.get("finalizers") or ())
     return errors
@@ -215,7 +219,10 @@ def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finaliz
 def is_acceptable(
     new: _Object, old: _Object | None, *, namespaced: bool, name_checks: Iterable[NameCheck] = (names.subdomain_name,)
 ) -> bool:
-    """Return whether all of these checks pass, with qualified finalizers. Parts that several checks share run once."""
+    """Return whether all of these checks pass, with qualified finalizers. Parts that several checks share run once.
+
+    Releases differ in the texts of errors, not in what they accept.
+    """
     meta = metadata(new)
     parts = [_name_errors(meta, check) for check in name_checks]
     parts.append(_namespace_errors(meta.get("namespace") or "", namespaced=namespaced))
@@ -311,12 +318,50 @@ def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldE
         yield fieldpath.too_long(path, ANNOTATIONS_BYTES)
 
 
-def _owner_errors(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
+def _one_owner_errors(owner: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Yield the errors of one reference from 1.37 on."""
+    api_version = owner["apiVersion"]
+    group, version = _group_version(api_version)
+    if not api_version:
+        yield fieldpath.required(f"{path}.apiVersion", "must not be empty")
+    elif not version:
+        yield fieldpath.invalid(f"{path}.apiVersion", api_version, "must be <group>/<version> or <version>")
+    for member in ("kind", "name", "uid"):
+        if not owner[member]:
+            yield fieldpath.required(f"{path}.{member}", "must not be empty")
+    if (group, version, owner["kind"]) == ("", "v1", "Event"):
+        yield fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+
+
+def _one_owner_errors_1_36(owner: Mapping[str, Any], _: str) -> Iterator[FieldError]:
+    path = "metadata.ownerReferences"
+    group, version = _group_version(owner["apiVersion"])
+    if not version:
+        yield fieldpath.invalid(f"{path}.apiVersion", owner["apiVersion"], "version must not be empty")
+    for member in ("kind", "name", "uid"):
+        if not owner[member]:
+            yield fieldpath.invalid(f"{path}.{member}", owner[member], "must not be empty")
+    if (group, version, owner["kind"]) == ("", "v1", "Event"):
+        yield fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+
+
+_OwnerCheck = Callable[[Mapping[str, Any], str], Iterator[FieldError]]
+ONE_OWNER_ERRORS: _OwnerCheck = since(
+    V1_37,
+    _one_owner_errors,
+    before=_one_owner_errors_1_36,
+    what="errors of metadata.ownerReferences name the element, and missing members are `Required value`",
+)
+
+
+def _owner_errors(
+    references: Sequence[Mapping[str, Any]], one_owner_errors: _OwnerCheck = _one_owner_errors
+) -> Iterator[FieldError]:
     path = "metadata.ownerReferences"
     controller = ""
     everything: fieldpath.Shown | None = None
-    for reference in map(_owner, references):
-        yield from _one_owner_errors(reference, path)
+    for i, reference in enumerate(map(_owner, references)):
+        yield from one_owner_errors(reference, f"{path}[{i}]")
         if reference.get("controller"):
             current = f"{reference['kind']}/{reference['name']}"
             if not controller:
@@ -328,17 +373,6 @@ def _owner_errors(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldErro
                 f'Found "true" in references for {controller} and {current}'
             )
             yield fieldpath.invalid(path, everything, detail)
-
-
-def _one_owner_errors(owner: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    group, version = _group_version(owner["apiVersion"])
-    if not version:
-        yield fieldpath.invalid(f"{path}.apiVersion", owner["apiVersion"], "version must not be empty")
-    for member in ("kind", "name", "uid"):
-        if not owner[member]:
-            yield fieldpath.invalid(f"{path}.{member}", owner[member], "must not be empty")
-    if (group, version, owner["kind"]) == ("", "v1", "Event"):
-        yield fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
 def _group_version(api_version: str) -> tuple[str, str]:
@@ -396,12 +430,34 @@ def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> Ite
         yield fieldpath.invalid(f"metadata.{member}", meta.get(member), IMMUTABLE)
 
 
-def _managed_field_errors(entries: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
+def _operation_error(path: str, operation: str) -> FieldError:
+    """Return the error of an operation that does not exist, from 1.37 on."""
+    if not operation:
+        return fieldpath.required(path, "must not be empty")
+    return fieldpath.not_supported(path, fieldpath.Typed(operation), OPERATIONS)
+
+
+def _operation_error_1_36(path: str, operation: str) -> FieldError:
+    return fieldpath.invalid(path, fieldpath.Typed(operation), "must be `Apply` or `Update`")
+
+
+OPERATIONS = ("Apply", "Update")
+OPERATION_ERROR = since(
+    V1_37,
+    _operation_error,
+    before=_operation_error_1_36,
+    what="metadata.managedFields[].operation is a required member with two supported values",
+)
+
+
+def _managed_field_errors(
+    entries: Sequence[Mapping[str, Any]], operation_error: Callable[[str, str], FieldError] = _operation_error
+) -> Iterator[FieldError]:
     for i, entry in enumerate(entries):
         path = f"metadata.managedFields[{i}]"
         operation, fields_type = entry.get("operation") or "", entry.get("fieldsType") or ""
-        if operation not in ("Apply", "Update"):
-            yield fieldpath.invalid(f"{path}.operation", fieldpath.Typed(operation), "must be `Apply` or `Update`")
+        if operation not in OPERATIONS:
+            yield operation_error(f"{path}.operation", operation)
         if fields_type not in ("", "FieldsV1"):
             yield fieldpath.invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`")
         yield from options.field_manager_errors(entry.get("manager") or "", f"{path}.manager")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical
@@ -343,14 +344,17 @@ def refusal(
         found = creation_errors(context, resource, new)
     else:
         found = update_errors(context, resource, new, old, sub=sub, refused=refused)
+    found = at(context.gates.release, REPORTED)(found)
     return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
 
 
 def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
     """Return the errors of the strategy's check of a new object. If that passes, return those of the generic check of metadata."""
-    found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=_name_rule(resource))
+    found = meta.validate_object_meta(
+        obj, context.gates.release, namespaced=resource.namespaced, name_check=_name_rule(resource)
+    )
     found += _own_errors(context, resource, obj, None, sub=None)
-    return _in_order(resource, found) or _generic_errors(resource, obj)
+    return _in_order(resource, found) or _generic_errors(context, resource, obj)
 
 
 def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
@@ -359,11 +363,32 @@ def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
     return errors
 
 
-def _generic_errors(resource: Resource, obj: Object) -> FieldErrors:
+def _generic_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
     """Return the errors that every write can have, apart from the kind's own check."""
     return meta.validate_object_meta(
-        obj, namespaced=resource.namespaced, name_check=names.path_segment_name, qualified_finalizers=False
+        obj,
+        context.gates.release,
+        namespaced=resource.namespaced,
+        name_check=names.path_segment_name,
+        qualified_finalizers=False,
     )
+
+
+def _each_once(errors: FieldErrors) -> FieldErrors:
+    """Return the errors without repeated texts."""
+    first: dict[str, FieldError] = {}
+    for error in errors:
+        first.setdefault(str(error), error)
+    errors[:] = first.values()
+    return errors
+
+
+def _all(errors: FieldErrors) -> FieldErrors:
+    return errors
+
+
+REPORTED = since(V1_37, _each_once, before=_all, what="an update reports an error of metadata once in `causes`")
+"""Which of the errors of a refused object are reported. Upstream: ErrorList.Filter, which since 1.37 sees the errors of every kind."""
 
 
 def update_errors(
@@ -375,20 +400,21 @@ def update_errors(
     sub: Subresource | None,
     refused: Refused = NONE_REFUSED,
 ) -> FieldErrors:
-    """Return the errors of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`.
+    """Return the errors of an update, concatenated as upstream does: the same metadata error can appear several times.
 
     Stops checking when no further error would be counted.
     """
-    found = _generic_errors(resource, new)
+    release = context.gates.release
+    found = _generic_errors(context, resource, new)
     if found.full:
         return found
-    found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
+    found += meta.validate_object_meta_update(new, old, release, qualified_finalizers=False)
     if sub is not None:
         found += entitlements.errors_of(sub.requires(context, new, old), refused)
     own = FieldErrors()
     if sub is None and resource.rechecks_metadata:
-        own += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))
-    own += (error.at(ROOT.child(UPDATE)) for error in meta.validate_object_meta_update(new, old))
+        own += meta.validate_object_meta(new, release, namespaced=resource.namespaced, name_check=_name_rule(resource))
+    own += (error.at(ROOT.child(UPDATE)) for error in meta.validate_object_meta_update(new, old, release))
     own += _own_errors(context, resource, new, old, sub=sub)
     found += _in_order(resource, own)
     return found

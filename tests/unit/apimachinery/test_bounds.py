@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.apimachinery import errors, excerpt, fieldpath, meta
 from apiserver.apimachinery.fieldpath import MOST_COUNTED, FieldError, FieldErrors
+from apiserver.apimachinery.releases import NEWEST
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.representation import Representation
@@ -77,7 +78,7 @@ def test_errors_in_metadata_are_reported_within_bounds(case: str) -> None:
     obj = {"metadata": {"name": "ok", **metadata_of(case)}}
     tracemalloc.start()
     began = time.thread_time()
-    found = meta.validate_object_meta(obj, namespaced=False)
+    found = meta.validate_object_meta(obj, NEWEST, namespaced=False)
     failure = errors.invalid(KIND, obj["metadata"]["name"], found)
     took, (_, peak) = time.thread_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Metadata: times, ages, owner references and the shared checks; texts as recorded from kube-apiserver 1.36.3."""
+"""Metadata: times, ages, owner references and the shared checks; texts as recorded from kube-apiserver 1.36.3 and 1.37.2."""
 
 import math
 from typing import Any
@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apiserver.apimachinery import meta
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release
 from kubetext import names
 
 KEY = (
@@ -26,12 +27,14 @@ def texts(errors: list[Any]) -> list[str]:
     return [str(e) for e in errors]
 
 
-def create(namespaced: bool = False, **members: Any) -> list[str]:
-    return texts(meta.validate_object_meta(obj(**members), namespaced=namespaced))
+def create(namespaced: bool = False, release: Release = NEWEST, **members: Any) -> list[str]:
+    return texts(meta.validate_object_meta(obj(**members), release, namespaced=namespaced))
 
 
-def update(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
-    return texts(meta.validate_object_meta_update(obj(resourceVersion="2", **new), obj(resourceVersion="1", **old)))
+def update(new: dict[str, Any], old: dict[str, Any], release: Release = NEWEST) -> list[str]:
+    return texts(
+        meta.validate_object_meta_update(obj(resourceVersion="2", **new), obj(resourceVersion="1", **old), release)
+    )
 
 
 def test_times_are_written_in_whole_seconds_of_utc() -> None:
@@ -160,6 +163,7 @@ def test_a_bad_generate_name_is_an_error_beside_the_bad_name() -> None:
 def test_the_generic_check_judges_names_as_path_segments() -> None:
     found = meta.validate_object_meta(
         obj(name="A B%", generateName=".."),
+        NEWEST,
         namespaced=False,
         name_check=names.path_segment_name,
         qualified_finalizers=False,
@@ -208,18 +212,34 @@ def test_annotations_have_a_total_size() -> None:
     ]
 
 
-def test_an_owner_reference_is_complete() -> None:
+def test_an_owner_reference_is_complete_in_1_36() -> None:
     path = "metadata.ownerReferences"
-    assert create(ownerReferences=[{"name": ""}]) == [
+    assert create(release=V1_36, ownerReferences=[{"name": ""}]) == [
         f'{path}.apiVersion: Invalid value: "": version must not be empty',
         f'{path}.kind: Invalid value: "": must not be empty',
         f'{path}.name: Invalid value: "": must not be empty',
         f'{path}.uid: Invalid value: "": must not be empty',
     ]
     for version in ("a/b/c", "apps/", "/"):
-        assert create(ownerReferences=[OWNER | {"apiVersion": version}]) == [
+        assert create(release=V1_36, ownerReferences=[OWNER | {"apiVersion": version}]) == [
             f'{path}.apiVersion: Invalid value: "{version}": version must not be empty'
         ]
+
+
+def test_an_owner_reference_is_complete_since_1_37() -> None:
+    """ONE_OWNER_ERRORS: the element has its index, and a missing member is a missing value."""
+    path = "metadata.ownerReferences[1]"
+    assert create(release=V1_37, ownerReferences=[OWNER, {"name": ""}]) == [
+        f"{path}.apiVersion: Required value: must not be empty",
+        f"{path}.kind: Required value: must not be empty",
+        f"{path}.name: Required value: must not be empty",
+        f"{path}.uid: Required value: must not be empty",
+    ]
+    for version in ("a/b/c", "apps/", "/"):
+        assert create(release=V1_37, ownerReferences=[OWNER, OWNER | {"apiVersion": version}]) == [
+            f'{path}.apiVersion: Invalid value: "{version}": must be <group>/<version> or <version>'
+        ]
+    assert create(release=V1_37, ownerReferences=[OWNER | {"apiVersion": "/v1"}]) == []
 
 
 def test_only_one_owner_controls() -> None:
@@ -234,14 +254,17 @@ def test_only_one_owner_controls() -> None:
     ]
 
 
-def test_an_event_owns_nothing() -> None:
-    assert create(ownerReferences=[OWNER | {"kind": "Event"}]) == [
+@pytest.mark.parametrize(
+    ("release", "place"), [(V1_36, "metadata.ownerReferences"), (V1_37, "metadata.ownerReferences[0]")]
+)
+def test_an_event_owns_nothing(release: Release, place: str) -> None:
+    assert create(release=release, ownerReferences=[OWNER | {"kind": "Event"}]) == [
         (
-            'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"p","uid":"u"}: '
+            f'{place}: Invalid value: {{"apiVersion":"v1","kind":"Event","name":"p","uid":"u"}}: '
             "/v1, Kind=Event is disallowed from being an owner"
         )
     ]
-    assert create(ownerReferences=[OWNER | {"kind": "Event", "apiVersion": "events.k8s.io/v1"}]) == []
+    assert create(release=release, ownerReferences=[OWNER | {"kind": "Event", "apiVersion": "events.k8s.io/v1"}]) == []
 
 
 def test_finalizers_are_qualified_names() -> None:
@@ -253,7 +276,9 @@ def test_finalizers_are_qualified_names() -> None:
 
 
 def test_the_generic_check_does_not_ask_for_a_domain() -> None:
-    found = meta.validate_object_meta(obj(finalizers=["nodomain"]), namespaced=False, qualified_finalizers=False)
+    found = meta.validate_object_meta(
+        obj(finalizers=["nodomain"]), NEWEST, namespaced=False, qualified_finalizers=False
+    )
     assert found == []
 
 
@@ -266,6 +291,21 @@ def test_orphaning_and_foreground_deletion_exclude_each_other() -> None:
     ]
 
 
+def test_operation_of_managed_fields_is_one_of_two() -> None:
+    """OPERATION_ERROR: the empty operation is missing since 1.37."""
+    entries, path = [{"operation": "x"}, {"operation": ""}, {}], "metadata.managedFields"
+    assert create(release=V1_36, managedFields=entries) == [
+        f'{path}[0].operation: Invalid value: "x": must be `Apply` or `Update`',
+        f'{path}[1].operation: Invalid value: "": must be `Apply` or `Update`',
+        f'{path}[2].operation: Invalid value: "": must be `Apply` or `Update`',
+    ]
+    assert create(release=V1_37, managedFields=entries) == [
+        f'{path}[0].operation: Unsupported value: "x": supported values: "Apply", "Update"',
+        f"{path}[1].operation: Required value: must not be empty",
+        f"{path}[2].operation: Required value: must not be empty",
+    ]
+
+
 def test_managed_fields_are_checked() -> None:
     entries = [
         {"operation": "Update", "fieldsType": "FieldsV1", "manager": "m"},
@@ -273,7 +313,7 @@ def test_managed_fields_are_checked() -> None:
     ]
     path = "metadata.managedFields[1]"
     assert create(managedFields=entries) == [
-        f'{path}.operation: Invalid value: "x": must be `Apply` or `Update`',
+        f'{path}.operation: Unsupported value: "x": supported values: "Apply", "Update"',
         f'{path}.fieldsType: Invalid value: "FieldsV2": must be `FieldsV1`',
         rf'{path}.manager: Invalid value: "a\t": invalid character U+0009 (at position 1)',
         f"{path}.subresource: Too long: may not be more than 256 bytes",
@@ -308,7 +348,7 @@ def test_an_unchanged_object_passes_the_update_check() -> None:
 def test_identity_and_lifecycle_are_immutable(member: str, new: Any, old: Any, shown: str) -> None:
     before, after = obj(resourceVersion="1"), obj(resourceVersion="1")
     before["metadata"][member], after["metadata"][member] = old, new
-    assert texts(meta.validate_object_meta_update(after, before)) == [
+    assert texts(meta.validate_object_meta_update(after, before, NEWEST)) == [
         f"metadata.{member}: Invalid value: {shown}: field is immutable"
     ]
 
@@ -320,7 +360,7 @@ def test_times_are_compared_as_instants() -> None:
 
 
 def test_an_update_needs_a_version_and_a_generation_that_does_not_fall() -> None:
-    found = meta.validate_object_meta_update(obj(generation=1), obj(generation=2))
+    found = meta.validate_object_meta_update(obj(generation=1), obj(generation=2), NEWEST)
     assert texts(found) == [
         'metadata.resourceVersion: Invalid value: "": must be specified for an update',
         "metadata.generation: Invalid value: 1: must not be decremented",
@@ -349,6 +389,6 @@ def test_update_repeats_checks_of_labels_annotations_owners_finalizers() -> None
     assert update(new, {}) == [
         f'metadata.labels: Invalid value: "a b": name part {KEY}',
         f'metadata.annotations: Invalid value: "a b": name part {KEY}',
-        'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
+        "metadata.ownerReferences[0].uid: Required value: must not be empty",
         f'metadata.finalizers[0]: Invalid value: "x": {UNQUALIFIED}',
     ]

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.fieldpath import MOST_COUNTED
+from apiserver.apimachinery.releases import V1_36, V1_37, Release, at
 from apiserver.codecs.json import rawjson
 from apiserver.resources import RESOURCES
 from apiserver.runtime.offload import CHANGE
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gates
 from apiserver.verbs import lifecycle
 from kubetext import names
 from tests.fixtures.cpu import Spent
@@ -67,3 +70,22 @@ def test_update_with_many_wrong_labels_words_no_more_than_are_counted(monkeypatc
     refused = lifecycle.refusal(context_of(resource), resource, new, {"metadata": known, "spec": {}}, sub=None)
     assert "more than" in refused.message
     assert len(worded) == MOST_COUNTED
+
+
+@pytest.mark.parametrize(
+    ("release", "fields"),
+    [
+        (V1_36, ["labels", "grace", "labels", "labels", "grace", "labels"]),
+        (V1_37, ["labels", "grace"]),
+    ],
+)
+def test_update_lists_an_error_once_since_1_37(release: Release, fields: list[str]) -> None:
+    """REPORTED: 1.36 lists an error as often as its checks find it."""
+    resource = at(release, next(r for r in RESOURCES if r.kind == "DeviceClass"))
+    known = {"name": "a", "uid": "u", "resourceVersion": "1"}
+    new = {"metadata": {**known, "labels": {"a b": ""}, "deletionGracePeriodSeconds": 9}, "spec": {}}
+    context = Context(gates=Gates(resource.gates, release=release))
+    refused = lifecycle.refusal(context, resource, new, {"metadata": known, "spec": {}}, sub=None)
+    paths = {"labels": "metadata.labels", "grace": "metadata.deletionGracePeriodSeconds"}
+    assert refused.details is not None
+    assert [cause["field"] for cause in refused.details["causes"]] == [paths[name] for name in fields]
