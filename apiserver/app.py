@@ -92,9 +92,9 @@ VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.Str
 PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC)
 
 
-def patch_types(managers: FieldManagers) -> Sequence[PatchType]:
+def patch_types(managers: FieldManagers, release: Release) -> Sequence[PatchType]:
     """Return the patch types, in upstream's order."""
-    return (*PATCH_TYPES, patch.server_side_apply(managers))
+    return (*at(release, PATCH_TYPES), patch.server_side_apply(managers, release))
 
 
 @dataclass(slots=True)
@@ -266,7 +266,7 @@ def build(
         forms=Forms(clock=time.time, cache=encodings),
         admission=app.admission,
         managers=managers,
-        patch_types={kind.media: kind for kind in patch_types(managers)},
+        patch_types={kind.media: kind for kind in patch_types(managers, served.release)},
         allowed=partial(authorize.require, delegates.authorizer),
         why_not=partial(authorize.why_not, delegates.authorizer),
         decide=delegates.authorizer.authorize,
@@ -383,7 +383,7 @@ def published(served: Kinds) -> openapi_docs.OpenAPI:
     """Return the OpenAPI documents of what is served."""
     return openapi_docs.OpenAPI(
         served,
-        patch_types=[kind.media for kind in patch_types(FieldManagers(served))],
+        patch_types=[kind.media for kind in patch_types(FieldManagers(served), served.release)],
         version=str(served.release),
         built=BUILT,
         media_types=negotiation.ACCEPTED,

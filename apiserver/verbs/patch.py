@@ -5,12 +5,15 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import PatchOptions
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.codecs.json import json_syntax
 from apiserver.codecs.objects import canonical, conversion, defaults
 from apiserver.fieldmanager.manager import FieldManagers
@@ -34,45 +37,59 @@ def _json_patched(patch: bytes, live: Object) -> bytes:
     return result
 
 
+CHECK_JSON: Callable[[bytes], None] | None = since(
+    V1_37, patches.check_json, before=None, what="PATCH refuses bodies that are not JSON before it looks for the object"
+)
+CHECK_YAML: Callable[[bytes], None] | None = since(
+    V1_37, patches.check_yaml, before=None, what="apply refuses bodies that are not YAML before it looks for the object"
+)
+APPLIED_NOUN = since(V1_37, "patch", before="YAML", what="errors call an applied configuration a patch, before YAML")
+
 JSON_PATCH = PatchType(
     media="application/json-patch+json",
+    check=CHECK_JSON,
     read=patches.read_json_patch,
     apply=lambda text, live, _: _json_patched(text, live),
     growth=json_patch.growth,
 )
 MERGE_PATCH = PatchType(
     media="application/merge-patch+json",
+    check=CHECK_JSON,
     read=patches.read_merge_patch,
     apply=lambda text, live, _: merge_patch.apply(text, as_json.dumps(live)),
     touches=merge_patch.touches,
 )
 STRATEGIC = PatchType(
     media="application/strategic-merge-patch+json",
+    check=CHECK_JSON,
     read=patches.read_strategic_patch,
     apply=lambda members, live, writer: strategic.apply(members, live, writer.resource.shape),
     decode=body.decode_merged,
 )
 
 
-def server_side_apply(managers: FieldManagers) -> PatchType:
+def server_side_apply(managers: FieldManagers, release: Release) -> PatchType:
     """Return the patch type of server-side apply, the only one that knows the managers of fields."""
+    noun = at(release, APPLIED_NOUN)
     return PatchType(
         media="application/apply-patch+yaml",
-        read=patches.read_apply_patch,
+        check=at(release, CHECK_YAML),
+        read=partial(patches.read_apply_patch, noun=noun),
         apply=managers.applied,
-        decode=body.decode_applied,
+        decode=partial(body.decode_applied, noun=noun),
         creates=True,
         applies=True,
     )
 
 
 async def patch(services: Services, call: Call) -> Any:
-    """Replace the stored object by the result of the patch. An absent object is created, or is a 404 before the patch is read."""
+    """Replace the stored object by the result of the patch. An absent object is created, or is a 404 before the patch is applied."""
     exchange = call.exchange
     kind = services.patch_types[patches.media_type(exchange.content_type, services.patch_types)]
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
+    await _check(kind, raw)
     await recorded.patch(call, raw, applies=kind.applies)
     sub = replace.subresource(call)
     order = replace.Order(
@@ -87,6 +104,16 @@ async def patch(services: Services, call: Call) -> Any:
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.value, code=201 if outcome.created else 200)
+
+
+async def _check(kind: PatchType, raw: bytes) -> None:
+    if kind.check is None:
+        return
+    slow = len(raw) > offload.DECODE.limit or (len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None)
+    if slow:
+        await offload.DECODE_SLOWLY.run(kind.check, raw)
+    else:
+        kind.check(raw)
 
 
 def _change(

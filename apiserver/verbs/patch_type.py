@@ -16,6 +16,7 @@ from apiserver.wire.patches import Document
 class PatchType:
     """One media type of PATCH. All functions are pure, and called again in every round of the write.
 
+    * `check(raw)` refuses a body before the object is looked up. It raises 400 and 413; None refuses nothing.
     * `read(raw, validation)` decodes a body. It raises 400. `validation` is Strict, Warn or Ignore.
     * `apply(patch, live, writer)` returns the new object, whole, with kind and apiVersion. `live` is the object as clients of this version
       see it, and stays unchanged. The result is JSON text, or a value if patches of this type respell raw JSON. The patch may be modified.
@@ -34,5 +35,6 @@ class PatchType:
     decode: Callable[[Terms, Any, Document], Object] = decode_patched
     touches: Callable[[Any], Set[str] | None] = lambda patch: None
     growth: Callable[[bytes], int] = lambda raw: 0
+    check: Callable[[bytes], None] | None = None
     creates: bool = False
     applies: bool = False

@@ -29,6 +29,7 @@ __all__ = [
     "dumps",
     "excerpt",
     "indent",
+    "is_valid",
     "loads",
     "plain",
     "pretty",
@@ -69,6 +70,21 @@ def plain(raw: bytes, shape: Struct | None = None) -> Reading | None:
     if b"\\u003a" in raw or b"\\u003A" in raw or raw.count(b":") != again.count(b":"):
         return None
     return Reading(value)
+
+
+_SKIPPER = msgspec.json.Decoder(msgspec.Raw)
+
+
+def is_valid(raw: bytes) -> bool:
+    """Return whether Go's scanner accepts the bytes (`json.Valid`). No value is made."""
+    try:
+        _SKIPPER.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            json_syntax.check(raw)
+        except SyntaxProblem:
+            return False
+    return True
 
 
 def read(raw: bytes, shape: Struct | None = None) -> Reading:

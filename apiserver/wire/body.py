@@ -377,11 +377,13 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
     return _completed(terms, decoded.object)
 
 
-def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
+def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "patch") -> Object:
     """Return the same for an applied configuration.
 
     The configuration and the live object were validated before the merge. An error found all the same (an invalid quantity, the time of a
     manager) is a bare 500.
+
+    `noun` is what errors call the configuration.
 
     Raw JSON still has its text if the result is the live object itself: nothing changed then, and it stays as it was sent. Errors of the
     configuration are reported only now: as 400 or as warnings.
@@ -396,7 +398,7 @@ def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
         raise errors.raw(_not_converted(terms.resource, sent.value, str(e))) from e
     completed = _completed(terms, found)
     if sent.complaints and terms.validation == "Strict":
-        raise errors.bad_request(f"error strict decoding YAML: {', '.join(sent.complaints)}")
+        raise errors.bad_request(f"error strict decoding {noun}: {', '.join(sent.complaints)}")
     _warn(sent.complaints, terms.warnings)
     return completed
 

@@ -52,6 +52,23 @@ class Document:
     complaints: Sequence[str] = ()
 
 
+def check_json(raw: bytes) -> None:
+    """Raise 400 for a patch that is not JSON, and 413. Upstream: validateAndTranscodePatch."""
+    json_syntax.check_memory(raw)
+    if not as_json.is_valid(raw):
+        raise errors.bad_request("invalid JSON patch")
+
+
+def check_yaml(raw: bytes) -> None:
+    """Raise 400 for a patch that is not YAML, and 413. Upstream: validateAndTranscodePatch."""
+    json_syntax.check_memory(raw)
+    if _plain_json(raw) is None:
+        try:
+            as_yaml.read(raw)
+        except as_yaml.YAMLProblem as e:
+            raise errors.bad_request(f"error encoding patch: {e}") from e
+
+
 def read_json_patch(raw: bytes, validation: str) -> Document:
     """Return the JSON of the operations, after a check of their types; null is an empty list. `validation` is Strict, Warn or Ignore.
     Raises 400 and 413."""
@@ -113,26 +130,32 @@ characters that one escaped character takes."""
 _NUMBERS = json_strings.linear(rb"[\s\v:,\[]-?(?:[0-9]+(?:\.[0-9]|[eE])|[0-9]{19})")
 """Matches possible numbers that are not integers, or are long."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_APPLIED = "error decoding YAML"
 
 
-def read_apply_patch(raw: bytes, validation: str) -> Document:
+def read_apply_patch(raw: bytes, validation: str, *, noun: str = "patch") -> Document:
     """Return the applied configuration: the first document of the YAML, with the last of repeated members; {} for an empty body.
 
-    Whole numbers of 64 bits are exact, others are floats. One error lists all repeated members. Raises 400 and 413.
+    Whole numbers of 64 bits are exact, others are floats. One error lists all repeated members. `noun` is what errors call the body.
+    Raises 400 and 413.
     """
     json_syntax.check_memory(raw)
-    found = None if _NOT_YAML.search(raw) or _APART.search(raw) else as_json.plain(raw)
-    if found is not None and (_LENGTHY.search(raw) or b'\\"' in raw) and _may_have_long_keys(found.value):
-        found = None
-    value, repeats = (found.value, "") if found is not None else _read_yaml(raw)
+    found = _plain_json(raw)
+    value, repeats = (found.value, "") if found is not None else _read_yaml(raw, noun)
     if found is None or _NUMBERS.search(raw):
         value = _renumbered(value, _yaml_number)
     if value is not None and not isinstance(value, dict):
         wrong = f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
-        raise errors.bad_request(f"{_APPLIED}: error unmarshaling JSON: while decoding JSON: {wrong}")
+        raise errors.bad_request(f"error decoding {noun}: error unmarshaling JSON: while decoding JSON: {wrong}")
     found_errors = [f"error converting YAML to JSON: {repeats}"] if repeats and validation != "Ignore" else []
     return Document(value or {}, found_errors)
+
+
+def _plain_json(raw: bytes) -> as_json.Reading | None:
+    """Return the value of JSON that YAML reads as the same value, None for other documents."""
+    found = None if _NOT_YAML.search(raw) or _APART.search(raw) else as_json.plain(raw)
+    if found is not None and (_LENGTHY.search(raw) or b'\\"' in raw) and _may_have_long_keys(found.value):
+        return None
+    return found
 
 
 def _may_have_long_keys(value: Any) -> bool:
@@ -149,14 +172,14 @@ def _may_have_long_keys(value: Any) -> bool:
     return False
 
 
-def _read_yaml(raw: bytes) -> tuple[Any, str]:
+def _read_yaml(raw: bytes, noun: str) -> tuple[Any, str]:
     """Return the value, and the text about repeated members."""
     try:
         converted = as_yaml.read(raw)
     except as_yaml.YAMLProblem as e:
-        raise errors.bad_request(f"{_APPLIED}: error converting YAML to JSON: {e}") from e
+        raise errors.bad_request(f"error decoding {noun}: error converting YAML to JSON: {e}") from e
     if as_json.deeper_than(converted.value, DEPTH):
-        raise errors.bad_request(f"{_APPLIED}: exceeded max depth of {DEPTH}")
+        raise errors.bad_request(f"error decoding {noun}: exceeded max depth of {DEPTH}")
     return converted.value, converted.repeats
 
 

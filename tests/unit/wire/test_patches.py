@@ -150,7 +150,7 @@ def test_an_applied_configuration_is_read_as_upstream_reads_it(recorded: dict[st
     raw = recorded["patch"].encode("latin-1")
     if "err" in recorded:
         with pytest.raises(StatusError) as refused:
-            patches.read_apply_patch(raw, "Warn")
+            patches.read_apply_patch(raw, "Warn", noun="YAML")
         assert (refused.value.code, refused.value.message) == (400, recorded["err"])
         return
     read = patches.read_apply_patch(raw, "Strict")
@@ -192,7 +192,7 @@ def test_json_that_is_applied_has_its_colons_on_the_lines_of_the_keys(end: str) 
     assert patches.read_apply_patch(f'{{"a":{end.rstrip()}1}}'.encode(), "Warn").value == {"a": 1}
 
 
-CONVERTING = "error decoding YAML: error converting YAML to JSON"
+CONVERTING = "error decoding patch: error converting YAML to JSON"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_patch_valid_only_in_json_is_no_apply_configuration(raw: bytes, wrong: s
         patches.read_apply_patch(raw, "Warn")
     assert (refused.value.code, refused.value.message) == (
         400,
-        f"error decoding YAML: error converting YAML to JSON: {wrong}",
+        f"error decoding patch: error converting YAML to JSON: {wrong}",
     )
 
 
@@ -234,7 +234,7 @@ def test_an_applied_configuration_may_not_nest_too_deep() -> None:
     raw = b'{"a":' * 600 + b"1" + b"}" * 600
     with pytest.raises(StatusError) as refused:
         patches.read_apply_patch(raw, "Warn")
-    assert (refused.value.code, refused.value.message) == (400, "error decoding YAML: exceeded max depth of 500")
+    assert (refused.value.code, refused.value.message) == (400, "error decoding patch: exceeded max depth of 500")
 
 
 BEYOND = "3" * 400
@@ -252,3 +252,40 @@ def test_a_number_beyond_floats_is_no_strategic_patch() -> None:
 def test_a_number_beyond_floats_is_a_text_in_yaml_also_if_that_is_json() -> None:
     for text in (f'{{"a":{BEYOND}}}', f"a: {BEYOND}"):
         assert patches.read_apply_patch(text.encode(), "Strict").value == {"a": BEYOND}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"abc", b"{} x", b"[1,]", b'"\x01"', b"\xef\xbb\xbf{}", b"[" * 10_001 + b"]" * 10_001]
+)
+def test_patch_that_is_not_json_is_refused_without_a_reason(raw: bytes) -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.check_json(raw)
+    assert (refused.value.code, refused.value.message) == (400, "invalid JSON patch")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"null", b" 1\n", b'{"a":1,"a":2}', b'["\\ud800",1e999]', b'"\xff"', b"[" * 5_000 + b"]" * 5_000]
+)
+def test_patch_of_any_json_passes_the_first_check(raw: bytes) -> None:
+    patches.check_json(raw)
+
+
+def test_configuration_that_is_not_yaml_is_refused_with_the_reason() -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.check_yaml(b"a: b: c")
+    assert (refused.value.code, refused.value.message) == (
+        400,
+        "error encoding patch: yaml: mapping values are not allowed in this context",
+    )
+
+
+@pytest.mark.parametrize("raw", [b"", b"a: 1", b"a: 1\na: 2", b"[1]", b"text", b'{"a":1}'])
+def test_configuration_in_yaml_passes_the_first_check(raw: bytes) -> None:
+    patches.check_yaml(raw)
+
+
+@pytest.mark.parametrize(("noun", "raw"), [("YAML", b"[]"), ("patch", b"[]")])
+def test_applied_configuration_is_called_patch_since_1_37(noun: str, raw: bytes) -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.read_apply_patch(raw, "Strict", noun=noun)
+    assert refused.value.message.startswith(f"error decoding {noun}: error unmarshaling JSON: while decoding JSON: ")
