@@ -307,9 +307,10 @@ def internal(message: str) -> StatusError:
     )
 
 
-def unreadable(resource: GroupResource, causes: Sequence[Mapping[str, str]]) -> StatusError:
-    """Return the error of a list with unreadable objects: a cause for each (`reason`, `message`, and the key as `field`)."""
-    message = f"failed to read one or more {resource} from the storage"
+def unreadable(resource: GroupResource, causes: Sequence[Mapping[str, str]], *, why: str = "") -> StatusError:
+    """Return the error of a list with unreadable objects: a cause for each (`reason`, `message`, and the key as `field`). `why` ends its
+    message."""
+    message = f"failed to read one or more {resource} from the storage{why}"
     details = {"name": "list", "group": resource.group, "kind": resource.resource, "causes": causes}
     return StatusError(500, "StorageReadError", message, details=details)
 

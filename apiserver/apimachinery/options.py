@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from apiserver.apimachinery import fieldpath, selectors
 from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.apimachinery.request import Query
 from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
 from kubetext import names, strconv
@@ -28,6 +29,15 @@ EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 IGNORE, STRICT, WARN = "Ignore", "Strict", "Warn"
 IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
+
+_NOT_BESIDE_IGNORING = ("propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
+NOT_BESIDE_IGNORING = since(
+    V1_37,
+    _NOT_BESIDE_IGNORING,
+    before=("dryRun", *_NOT_BESIDE_IGNORING),
+    what="deletion of an unreadable object may be a dry run",
+)
+"""The options that cannot be used together with `IGNORE_READ_ERROR`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,7 @@ class DeleteOptions:
     def dry_run(self) -> bool:
         return bool(self.dry_run_values)
 
-    def validate(self) -> None:
+    def validate(self, release: Release) -> None:
         """Raise StatusError 422 for invalid options."""
         errors: list[FieldError] = []
         policy = self.propagation_policy
@@ -122,18 +132,19 @@ class DeleteOptions:
             errors.append(fieldpath.not_supported("propagationPolicy", fieldpath.Typed(policy), supported))
         errors += _dry_run_errors(self.dry_run_values)
         if self.ignore_read_error:
-            errors += self._not_beside_ignoring()
+            errors += self._not_beside_ignoring(at(release, NOT_BESIDE_IGNORING))
         _refuse("DeleteOptions", errors)
 
-    def _not_beside_ignoring(self) -> Iterator[FieldError]:
-        for given, member in (
-            (self.dry_run, "dryRun"),
-            (self.propagation_policy is not None, "propagationPolicy"),
-            (self.orphan_dependents is not None, "orphanDependents"),
-            (self.grace_period_seconds is not None, "gracePeriodSeconds"),
-            (self.preconditions, "preconditions"),
-        ):
-            if given:
+    def _not_beside_ignoring(self, members: Sequence[str]) -> Iterator[FieldError]:
+        given = {
+            "dryRun": self.dry_run,
+            "propagationPolicy": self.propagation_policy is not None,
+            "orphanDependents": self.orphan_dependents is not None,
+            "gracePeriodSeconds": self.grace_period_seconds is not None,
+            "preconditions": self.preconditions,
+        }
+        for member in members:
+            if given[member]:
                 yield fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=f"cannot be set together with .{member}")
 
     def refuse_for_collections(self) -> None:

@@ -5,11 +5,16 @@ Upstream: kubernetes/apiserver `pkg/features/kube_features.go`.
 
 from __future__ import annotations
 
-from apiserver.schema.featuregate import Gate, Stage
+from apiserver.apimachinery.releases import V1_36, V1_37
+from apiserver.schema.featuregate import Gate, Spec, Stage, versioned
 
 SHARDED_LIST_AND_WATCH = Gate("ShardedListAndWatch", default=False, stage=Stage.ALPHA)
 """Lists and watches of a part of the objects, by a hash of their uid or namespace (`shardSelector`)."""
-ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION = Gate("AllowUnsafeMalformedObjectDeletion", default=False, stage=Stage.ALPHA)
+ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION = versioned(
+    "AllowUnsafeMalformedObjectDeletion",
+    Spec(V1_36, default=False, stage=Stage.ALPHA),
+    Spec(V1_37, default=True, stage=Stage.BETA),
+)
 """Deletion of objects that can no longer be read (`ignoreStoreReadErrorWithClusterBreakingPotential`)."""
 CONSTRAINED_IMPERSONATION = Gate("ConstrainedImpersonation", default=True, stage=Stage.BETA)
 """Impersonation with permissions that are limited to certain requests (`filters/acting.py`)."""

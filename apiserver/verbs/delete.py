@@ -42,7 +42,7 @@ async def delete(services: Services, call: Call) -> Any:
     answer = rendering.negotiate(services, call)
     wanted = await _options(services, call)
     if wanted.ignore_read_error:
-        await unreadable.delete(services, call)
+        await unreadable.delete(services, call, dry_run=wanted.dry_run)
         return await answer.success(call.info.name)
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
     code = 202 if not removed and wanted.orphan_dependents is False else 200
@@ -59,7 +59,7 @@ async def delete_collection(services: Services, call: Call) -> Any:
     wanted.refuse_for_collections()
     chosen = await selection.within_shard(services, chosen, listed)
     with failures.translated(call.info):
-        page = await read.page(call, listed, chosen, exact=True, candid=unreadable.guarded(services))
+        page = await read.page(call, listed, chosen, exact=True, report=unreadable.report(services))
     turns = _Turns()
 
     def delete_next(entry: Entry) -> Awaitable[None]:
@@ -137,7 +137,7 @@ async def _options(services: Services, call: Call) -> DeleteOptions:
         wanted = options.parse_delete_query(exchange.query)
     if wanted.ignore_read_error and not unreadable.guarded(services):
         wanted = replace(wanted, ignore_read_error=False)
-    wanted.validate()
+    wanted.validate(services.gates.release)
     return wanted
 
 

@@ -59,7 +59,7 @@ async def list_(services: Services, call: Call) -> Any:
     if wanted.shard_selector:
         chosen = await selection.within_shard(services, chosen, wanted)
     with failures.translated(call.info):
-        found = await page(call, wanted, chosen, candid=unreadable.guarded(services))
+        found = await page(call, wanted, chosen, report=unreadable.report(services))
     return await listing(answer, found, chosen)
 
 
@@ -106,14 +106,14 @@ class Page:
 
 
 async def page(
-    call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False, candid: bool = False
+    call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False, report: unreadable.Report | None = None
 ) -> Page:
     """Read one page.
 
     `exact` makes a stated version mean that very state, as deletecollection does. For one object with a known storage key, only
     resourceVersionMatch does so (kubernetes/apiserver `pkg/storage/interfaces.go` ValidateListOptions: Recursive).
 
-    `candid` reports an unreadable object instead of leaving it out. A request that accepts any state gets no report, because upstream's
+    `report` reports unreadable objects instead of leaving them out. A request that accepts any state gets no report, because upstream's
     cache holds no such objects.
     """
     if chosen.prefix in ("./", "../"):
@@ -133,10 +133,10 @@ async def page(
     whole = not chosen.prefix
     begins, ends = whole and not start, whole and not found.continue_token
     found = replace(found, begins=begins, ends=ends, sparse=chosen.test is not None)
-    if candid and call.store.holds_unreadable:
+    if report is not None and call.store.holds_unreadable:
         content = wanted.resource_version and token is None and _newest_will_do(wanted, revision, exact=exact)
         if not content and (wrong := await _unreadable(view, chosen, found, start=start)):
-            raise unreadable.refusal(call, wrong)
+            raise unreadable.refusal(call, wrong, report)
     return found
 
 

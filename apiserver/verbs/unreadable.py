@@ -9,12 +9,14 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/delete.go` authorizeUnsaf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.options import IGNORE_READ_ERROR
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import features
 from apiserver.storage.store import Write
@@ -32,7 +34,33 @@ def guarded(services: Services) -> bool:
     return services.gates.enabled(features.ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION)
 
 
-def refusal(call: Call, found: Sequence[Entry]) -> StatusError:
+class Report(NamedTuple):
+    """How a list reports unreadable objects: what its message says besides the usual words, and the number of objects from which it says
+    that there are too many."""
+
+    summary: Callable[[Sequence[Mapping[str, str]]], str]
+    too_many: int
+
+
+def _first_and_count(causes: Sequence[Mapping[str, str]]) -> str:
+    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+    return f": {causes[0]['message']}{more}"
+
+
+REPORT = since(
+    V1_37,
+    Report(_first_and_count, too_many=MOST_SHOWN),
+    before=Report(lambda _: "", too_many=MOST_SHOWN + 1),
+    what="the message of a list with unreadable objects has the first one and their number",
+)
+
+
+def report(services: Services) -> Report | None:
+    """Return how lists report unreadable objects, None if they skip them."""
+    return at(services.gates.release, REPORT) if guarded(services) else None
+
+
+def refusal(call: Call, found: Sequence[Entry], report: Report) -> StatusError:
     """Return the error of a list for the entries that are not readable."""
     causes = [
         {
@@ -42,18 +70,24 @@ def refusal(call: Call, found: Sequence[Entry]) -> StatusError:
         }
         for entry in found[:MOST_SHOWN]
     ]
-    if len(found) > MOST_SHOWN:
+    why = report.summary(causes)
+    if len(found) >= report.too_many:
         causes.append({"reason": "FieldValueTooMany", "message": "too many errors, the list is truncated"})
-    return errors.unreadable(call.resource.group_resource, causes)
+    return errors.unreadable(call.resource.group_resource, causes, why=why)
 
 
-async def delete(services: Services, call: Call) -> None:
+async def delete(services: Services, call: Call, *, dry_run: bool) -> None:
     """Remove the value stored under the name, which must be unreadable. Preconditions, finalizers and admission do not apply."""
     call.exchange.annotations.add(ANNOTATION, "")
     await _permit(services, call)
-    await attempts.until_done(
-        call, lifecycle.key_of(call, call.info.name), lambda live: _remove(call, live, name=call.info.name)
-    )
+    refused = at(services.gates.release, NOT_UNREADABLE)
+
+    async def remove(live: Entry | None) -> None:
+        if live is None or (await rendering.patiently(rendering.remains, call.resource, live))[0].readable:
+            raise refused(call, live)
+        await call.store.commit(Write(live.key, None, live.revision, ""), dry_run=dry_run)
+
+    await attempts.until_done(call, lifecycle.key_of(call, call.info.name), remove)
 
 
 async def _permit(services: Services, call: Call) -> None:
@@ -69,9 +103,25 @@ async def _permit(services: Services, call: Call) -> None:
     raise errors.forbidden(call.resource.group_resource, call.info.name, why)
 
 
-async def _remove(call: Call, live: Entry | None, *, name: str) -> None:
-    if live is None or (await rendering.patiently(rendering.remains, call.resource, live))[0].readable:
-        kind = GroupKind(call.resource.group, call.resource.plural)
-        detail = "is exclusively used to delete corrupt object(s), try again by removing this option"
-        raise errors.invalid(kind, name, [fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=detail)])
-    await call.store.commit(Write(live.key, None, live.revision, ""), dry_run=False)
+def _not_unreadable(call: Call, live: Entry | None) -> StatusError:
+    """Return the error for an object that is missing or readable, from 1.37 on."""
+    if live is None:
+        return errors.not_found(call.resource.group_resource, call.info.name)
+    why = "unsafe deletion is not allowed because the object is decodable from storage"
+    where = f"Key: {failures.shown_key(call.info, live.key)}, ResourceVersion: 0"
+    text = f"StorageError: invalid object, Code: 4, {where}, AdditionalErrorMsg: {why}"
+    return errors.conflict(call.resource.group_resource, call.info.name, text)
+
+
+def _not_unreadable_1_36(call: Call, _: Entry | None) -> StatusError:
+    kind = GroupKind(call.resource.group, call.resource.plural)
+    detail = "is exclusively used to delete corrupt object(s), try again by removing this option"
+    return errors.invalid(kind, call.info.name, [fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=detail)])
+
+
+NOT_UNREADABLE = since(
+    V1_37,
+    _not_unreadable,
+    before=_not_unreadable_1_36,
+    what="unsafe deletion of a readable object is a conflict, that of a missing one is 404",
+)

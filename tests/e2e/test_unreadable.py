@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from apiserver.apimachinery.releases import SUPPORTED, V1_36, Release
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.server import DevServer, dev_server
@@ -44,7 +45,7 @@ LISTED = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with dev_server(tmp_path_factory.mktemp("unreadable")) as found:
+    with dev_server(tmp_path_factory.mktemp("unreadable"), f"--feature-gates={GATE}=false") as found:
         yield found
 
 
@@ -52,10 +53,17 @@ GATE = "AllowUnsafeMalformedObjectDeletion"
 OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
+@pytest.fixture(scope="module", params=SUPPORTED, ids=str)
+def release(request: pytest.FixtureRequest) -> Release:
+    found: Release = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[DevServer]:
     """One where deleting what cannot be read has to be asked for."""
-    with dev_server(tmp_path_factory.mktemp("guarded"), f"--feature-gates={GATE}=true") as found:
+    flags = f"--feature-gates={GATE}=true", f"--emulated-version={release}"
+    with dev_server(tmp_path_factory.mktemp("guarded"), *flags) as found:
         yield found
 
 
@@ -149,7 +157,7 @@ def corrupt(name: str) -> str:
 
 
 @pytest.mark.parametrize("case", sorted(VALUES))
-def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer, case: str) -> None:
+def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer, release: Release, case: str) -> None:
     name = f"bad-{case.replace(' ', '-').lower()}"
     path = f"{CLASSES}/{name}"
     put(guarded, name, VALUES[case], expected=create(guarded, name))
@@ -163,7 +171,8 @@ def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer,
     ):
         said = f"Internal error occurred: {corrupt(name)}"
         assert (refused.status, refused.json["reason"], refused.json["message"]) == (500, "InternalError", said)
-    assert guarded.request("DELETE", path, {OPTION: True, "dryRun": ["All"]}).status == 422
+    tried = guarded.request("DELETE", path, {OPTION: True, "dryRun": ["All"]})
+    assert tried.status == (422 if release is V1_36 else 200)
     removed = guarded.request("DELETE", path, {OPTION: True}, headers={"Accept": TABLE})
     assert (removed.status, removed.json) == (
         200,
@@ -178,13 +187,35 @@ def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer,
     )
     assert guarded.request("GET", path).status == 404
     again = guarded.request("DELETE", f"{path}?{OPTION}=true")
-    assert again.json["message"] == (
-        f'deviceclasses.{GROUP} "{name}" is invalid: {OPTION}: Invalid value: true: '
-        "is exclusively used to delete corrupt object(s), try again by removing this option"
-    )
+    if release is V1_36:
+        assert again.json["message"] == (
+            f'deviceclasses.{GROUP} "{name}" is invalid: {OPTION}: Invalid value: true: '
+            "is exclusively used to delete corrupt object(s), try again by removing this option"
+        )
+    else:
+        assert (again.status, again.json["message"]) == (404, f'deviceclasses.{GROUP} "{name}" not found')
 
 
-def test_list_with_the_gate_reports_unreadable_objects(guarded: DevServer) -> None:
+def test_unsafe_deletion_of_a_readable_object_is_refused(guarded: DevServer, release: Release) -> None:
+    """NOT_UNREADABLE, NOT_BESIDE_IGNORING"""
+    create(guarded, "readable")
+    for options in ({OPTION: True}, {OPTION: True, "dryRun": ["All"]}):
+        refused = guarded.request("DELETE", f"{CLASSES}/readable", options)
+        if release is V1_36:
+            assert refused.status == 422
+        else:
+            assert (refused.status, refused.json["reason"]) == (409, "Conflict")
+            assert refused.json["message"] == (
+                f'Operation cannot be fulfilled on deviceclasses.{GROUP} "readable": StorageError: invalid object, '
+                f"Code: 4, Key: /{GROUP}/deviceclasses/readable, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion "
+                "is not allowed because the object is decodable from storage"
+            )
+    assert guarded.request("DELETE", f"{CLASSES}/readable").status == 200
+
+
+def test_list_with_the_gate_reports_unreadable_objects(guarded: DevServer, release: Release) -> None:
+    """REPORT"""
+    first = "" if release is V1_36 else f": {corrupt('b')}"
     create(guarded, "a")
     put(guarded, "b", b"[", expected=create(guarded, "b"))
     create(guarded, "c")
@@ -193,7 +224,7 @@ def test_list_with_the_gate_reports_unreadable_objects(guarded: DevServer) -> No
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f"failed to read one or more deviceclasses.{GROUP} from the storage",
+        "message": f"failed to read one or more deviceclasses.{GROUP} from the storage{first}",
         "reason": "StorageReadError",
         "details": {
             "name": "list",
@@ -218,9 +249,14 @@ def test_list_with_the_gate_reports_unreadable_objects(guarded: DevServer) -> No
     assert named(guarded) == []
 
 
-def test_list_with_the_gate_reports_a_hundred_errors_at_most(guarded: DevServer) -> None:
-    puts(guarded, [f"bad{number:03}" for number in range(101)], kind="resourceslices")
-    causes = guarded.request("GET", f"/apis/{GROUP}/v1/resourceslices").json["details"]["causes"]
+def test_list_with_the_gate_reports_a_hundred_errors_at_most(guarded: DevServer, release: Release) -> None:
+    puts(guarded, [f"bad{number:03}" for number in range(100)], kind="resourceslices")
+    slices = f"/apis/{GROUP}/v1/resourceslices"
+    some = guarded.request("GET", slices).json
+    assert len(some["details"]["causes"]) == (100 if release is V1_36 else 101)
+    assert some["message"].endswith("from the storage" if release is V1_36 else " (and 99 more)")
+    puts(guarded, ["bad100"], kind="resourceslices")
+    causes = guarded.request("GET", slices).json["details"]["causes"]
 
     assert [cause.get("field", "")[-6:] for cause in causes] == [*(f"bad{number:03}" for number in range(100)), ""]
     assert causes[-1] == {"reason": "FieldValueTooMany", "message": "too many errors, the list is truncated"}

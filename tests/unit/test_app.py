@@ -13,6 +13,7 @@ import pytest
 from apiserver import app, delegation
 from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery import errors, selectors
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import config
@@ -292,8 +293,9 @@ async def test_a_watch_that_was_just_opening_is_ended_too() -> None:
     await finishing
 
 
-def gates(*flags: str) -> Gates:
-    serving = config.parse(["dev", *(f"--feature-gates={flag}" for flag in flags)], {}).serving
+def gates(*flags: str, release: Release = V1_36) -> Gates:
+    emulated = f"--emulated-version={release}"
+    serving = config.parse(["dev", emulated, *(f"--feature-gates={flag}" for flag in flags)], {}).serving
     return app.gates(serving, app.kinds(serving))
 
 
@@ -326,6 +328,15 @@ def test_the_feature_gates_stand_as_in_1_36() -> None:
     assert {stage: {g.name for g in known if g.stage.value == stage} for stage in STAGES} == STAGES
     assert {gate.name for gate, on in known.items() if not on} == OFF
     assert {gate.name for gate in known if gate.locked} == LOCKED
+
+
+def test_gate_moves_to_another_stage_in_a_later_release() -> None:
+    states = {
+        release: {gate.name: (gate.stage.name, on) for gate, on in gates(release=release).all()}
+        for release in (V1_36, V1_37)
+    }
+    name = "AllowUnsafeMalformedObjectDeletion"
+    assert (states[V1_36][name], states[V1_37][name]) == (("ALPHA", False), ("BETA", True))
 
 
 def test_inconsistent_gates_are_an_error_of_the_operator() -> None:
@@ -364,7 +375,8 @@ def test_gates_of_kinds_that_are_not_served_are_known_too() -> None:
 
 
 async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig("--feature-gates=DRAPrioritizedList=false,ShardedListAndWatch=true,DRADeviceTaints=false")
+    switched = "DRAPrioritizedList=false,ShardedListAndWatch=true,DRADeviceTaints=false"
+    rig = Rig("--emulated-version=1.36", f"--feature-gates={switched}")
     [record] = [record for record in caplog.records if record.name == app.__name__]
     assert record.message == "Warning: setting GA feature gate. It will be removed in a future release."
     assert (record.featureGate, record.value) == ("DRAPrioritizedList", False)  # type: ignore[attr-defined]

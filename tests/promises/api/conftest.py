@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from apiserver.apimachinery.releases import SUPPORTED, Release
 from tests.promises.api import differences
 from tests.promises.api.client import Client
 from tests.promises.api.target import TARGETS, Target
@@ -56,6 +57,15 @@ def api(target: Target) -> Iterator[Client]:
     yield client
     client.leave()
     client.close()
+
+
+@pytest.fixture(scope="package")
+def release(api: Client) -> Release:
+    """The release of Kubernetes that answers."""
+    found = api.get("/version")
+    return next(
+        known for known in SUPPORTED if (found["major"], found["minor"]) == (str(known.major), str(known.minor))
+    )
 
 
 @pytest.fixture(autouse=True)

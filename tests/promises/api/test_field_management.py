@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from tests.fixtures.server import Reply
 from tests.promises.api.client import (
     ALLOCATED,
@@ -25,9 +26,11 @@ APPLY, STRATEGIC = "application/apply-patch+yaml", "application/strategic-merge-
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 LABEL: Object = {"f:labels": {"f:a": {}}}
 NEW_LABEL: Object = {"f:labels": {".": {}, "f:a": {}}}
+NOUN = since(V1_37, "patch", before="YAML")
+"""What errors call an applied configuration (APPLIED_NOUN)."""
 NO_OBJECT = (
-    "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type "
-    "map[string]interface {}"
+    "error decoding {}: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type "
+    "map[string]interface {{}}"
 )
 
 
@@ -410,18 +413,6 @@ def test_an_apply_may_insist_on_a_version_and_on_a_uid(api: Client, path: str, m
     [
         ("{}", (400, "BadRequest", "invalid object type: /, Kind=")),
         ("", (400, "BadRequest", "invalid object type: /, Kind=")),
-        (
-            "- a",
-            (400, "BadRequest", NO_OBJECT),
-        ),
-        (
-            "a: b: c",
-            (
-                400,
-                "BadRequest",
-                "error decoding YAML: error converting YAML to JSON: yaml: mapping values are not allowed in this context",
-            ),
-        ),
         ("apiVersion: v1\nkind: Pod", (400, "BadRequest", "invalid object type: /v1, Kind=Pod")),
     ],
 )
@@ -429,6 +420,17 @@ def test_a_configuration_of_something_else_is_400(
     api: Client, path: str, configuration: str, told: tuple[int, str, str]
 ) -> None:
     assert api.refusal("PATCH", path, configuration, kind=APPLY, fieldManager="me") == told
+
+
+def test_configuration_that_is_no_object_or_no_yaml_is_400(api: Client, path: str, release: Release) -> None:
+    """CHECK_YAML, APPLIED_NOUN"""
+    no_object = api.refusal("PATCH", path, "- a", kind=APPLY, fieldManager="me")
+    assert no_object == (400, "BadRequest", NO_OBJECT.format(at(release, NOUN)))
+
+    no_yaml = api.refusal("PATCH", path, "a: b: c", kind=APPLY, fieldManager="me")
+    before = since(V1_37, "error encoding patch", before="error decoding YAML: error converting YAML to JSON")
+    why = "yaml: mapping values are not allowed in this context"
+    assert no_yaml == (400, "BadRequest", f"{at(release, before)}: {why}")
 
 
 def test_a_configuration_names_no_managers(api: Client, path: str, mine: str) -> None:
@@ -454,7 +456,7 @@ def test_misfitting_configuration_is_a_raw_500_in_every_validation_mode(
     )
 
 
-def test_repeated_members_are_reported_after_the_apply(api: Client, path: str, mine: str) -> None:
+def test_repeated_members_are_reported_after_the_apply(api: Client, path: str, mine: str, release: Release) -> None:
     text = f"apiVersion: {api.group}/v1\nkind: DeviceClass\nmetadata:\n  name: {mine}\n  name: {mine}\nspec: {{}}\n"
     told = 'line 5: key "name" already set in map'
 
@@ -465,7 +467,7 @@ def test_repeated_members_are_reported_after_the_apply(api: Client, path: str, m
     assert strict == (
         400,
         "BadRequest",
-        f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {told}",
+        f"error strict decoding {at(release, NOUN)}: error converting YAML to JSON: yaml: unmarshal errors:\n  {told}",
     )
     assert (warned.status, ignored.status) == (201, 200)
     assert [text.replace('\\"', '"') for text in warned.headers.get_all("Warning") or []] == [f'299 - "{told}"']

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.releases import V1_36, Release
 from tests.e2e.controlplane.plane import until
 from tests.promises.api.client import Client, Object, claim, names
 
@@ -20,32 +21,43 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @pytest.mark.parametrize("name", ["readable", "missing"])
 @pytest.mark.parametrize("body", [True, False])
-def test_it_deletes_nothing_but_what_cannot_be_read(api: Client, mine: str, name: str, body: bool) -> None:
+def test_it_deletes_nothing_but_what_cannot_be_read(
+    api: Client, mine: str, release: Release, name: str, body: bool
+) -> None:
+    """Since 1.37 a readable object is a conflict, and a missing one is not found."""
     api.create(api.claims(mine), claim("readable", finalizers=["a.example.com/b"]))
 
     query, options = ({}, {OPTION: True}) if body else ({OPTION: "1"}, None)
     refusal = api.refusal("DELETE", f"{api.claims(mine)}/{name}", options, **query)
 
-    assert (refusal.code, refusal.reason) == (422, "Invalid")
-    assert refusal.message == f'resourceclaims.{api.group} "{name}" is invalid: {OPTION}: {EXCLUSIVE}'
-    assert refusal.details == {
-        "name": name,
-        "group": api.group,
-        "kind": "resourceclaims",
-        "causes": [{"reason": "FieldValueInvalid", "message": EXCLUSIVE, "field": OPTION}],
-    }
+    if release is V1_36:
+        assert (refusal.code, refusal.reason) == (422, "Invalid")
+        assert refusal.message == f'resourceclaims.{api.group} "{name}" is invalid: {OPTION}: {EXCLUSIVE}'
+        assert refusal.causes == [(OPTION, EXCLUSIVE)]
+    elif name == "missing":
+        assert (refusal.code, refusal.message) == (404, f'resourceclaims.{api.group} "missing" not found')
+    else:
+        assert (refusal.code, refusal.reason) == (409, "Conflict")
+        before, _, behind = refusal.message.partition(", Key: ")
+        assert before == (
+            f'Operation cannot be fulfilled on resourceclaims.{api.group} "readable": '
+            "StorageError: invalid object, Code: 4"
+        )
+        assert behind.endswith(
+            f"/{mine}/readable, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object "
+            "is decodable from storage"
+        )
     assert "deletionTimestamp" not in api.get(f"{api.claims(mine)}/readable")["metadata"]
 
 
 BESIDE: list[tuple[Object, list[str]]] = [
-    ({"dryRun": ["All"]}, ["dryRun"]),
     ({"propagationPolicy": "Orphan"}, ["propagationPolicy"]),
     ({"orphanDependents": False}, ["orphanDependents"]),
     ({"gracePeriodSeconds": 0}, ["gracePeriodSeconds"]),
     ({"preconditions": {}}, ["preconditions"]),
     (
-        {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 1, "orphanDependents": True, "dryRun": ["All"]},
-        ["dryRun", "orphanDependents", "gracePeriodSeconds", "preconditions"],
+        {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 1, "orphanDependents": True},
+        ["orphanDependents", "gracePeriodSeconds", "preconditions"],
     ),
 ]
 
@@ -57,24 +69,32 @@ def test_it_goes_with_no_other_option(api: Client, mine: str, more: Object, memb
     assert refusal.causes == [(OPTION, f"Invalid value: true: cannot be set together with .{m}") for m in members]
 
 
-@pytest.mark.parametrize("query", [{"uid": "u"}, {"resourceVersion": "1"}, {"dryRun": ""}])
+def test_it_may_be_a_dry_run_since_1_37(api: Client, mine: str, release: Release) -> None:
+    sent: list[tuple[Object | None, dict[str, Any]]] = [
+        ({OPTION: True, "dryRun": ["All"]}, {}),
+        (None, {OPTION: "true", "dryRun": "All"}),
+    ]
+    for body, query in sent:
+        refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", body, **query)
+        if release is V1_36:
+            assert (OPTION, "Invalid value: true: cannot be set together with .dryRun") in refusal.causes
+        else:
+            assert refusal.code == 404
+
+
+@pytest.mark.parametrize("query", [{"uid": "u"}, {"resourceVersion": "1"}])
 def test_it_goes_with_no_other_option_in_a_query(api: Client, mine: str, query: dict[str, Any]) -> None:
     refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", **{OPTION: "true"}, **query)
-    member = "dryRun" if "dryRun" in query else "preconditions"
-    assert refusal.causes[-1] == (OPTION, f"Invalid value: true: cannot be set together with .{member}")
+    assert refusal.causes == [(OPTION, "Invalid value: true: cannot be set together with .preconditions")]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(b"", EXCLUSIVE), (b"\x12\x00", "Invalid value: true: cannot be set together with .preconditions")],
-    ids=["alone", "with empty preconditions"],
-)
-def test_it_is_read_from_protobuf(api: Client, mine: str, options: bytes, expected: str) -> None:
+def test_it_is_read_from_protobuf(api: Client, mine: str) -> None:
     # The envelope of runtime.Unknown around DeleteOptions, where preconditions are number 2 and the option is number 6.
     kind = b"\n\x02v1\x12\x0dDeleteOptions"
-    raw = options + b"\x30\x01"
+    raw = b"\x12\x00\x30\x01"
     body = b"k8s\0" + b"\n%c%b" % (len(kind), kind) + b"\x12%c%b" % (len(raw), raw)
     refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", body, kind="application/vnd.kubernetes.protobuf")
+    expected = "Invalid value: true: cannot be set together with .preconditions"
     assert (refusal.code, refusal.causes) == (422, [(OPTION, expected)])
 
 
@@ -122,4 +142,4 @@ def test_it_takes_a_permission_of_its_own(api: Client, mine: str) -> None:
         refused["message"] == f'resourceclaims.{api.group} "any" is forbidden: not permitted to do "{verb}", reason: '
     )
     assert refused["code"] == ask(f"{api.claims(mine)}/a%25b", {OPTION: True})["code"] == 403
-    assert ask(f"{api.claims(mine)}/any", {OPTION: True, "dryRun": ["All"]})["code"] == 422
+    assert ask(f"{api.claims(mine)}/any", {OPTION: True, "gracePeriodSeconds": 0})["code"] == 422

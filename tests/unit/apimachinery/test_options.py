@@ -8,6 +8,7 @@ import pytest
 from apiserver.apimachinery import options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import DeleteOptions
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37
 from apiserver.apimachinery.request import Query
 
 MATCH = "resourceVersionMatch: "
@@ -399,7 +400,7 @@ def test_a_body_of_the_wrong_types_is_a_400_in_the_words_of_go(body: dict[str, A
     ],
 )
 def test_bad_delete_options_are_a_422(text: str, error: str) -> None:
-    found = refusal(lambda: options.parse_delete_query(Query(text)).validate())
+    found = refusal(lambda: options.parse_delete_query(Query(text)).validate(NEWEST))
     assert (found.code, found.message) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {error}')
 
 
@@ -414,7 +415,7 @@ def test_bad_delete_options_are_a_422(text: str, error: str) -> None:
     ],
 )
 def test_legal_delete_options_pass(text: str) -> None:
-    options.parse_delete_query(Query(text)).validate()
+    options.parse_delete_query(Query(text)).validate(NEWEST)
 
 
 @pytest.mark.parametrize(
@@ -429,10 +430,15 @@ def test_legal_delete_options_pass(text: str) -> None:
 )
 def test_ignoring_read_errors_goes_with_nothing_else(body: dict[str, Any], member: str) -> None:
     name = "ignoreStoreReadErrorWithClusterBreakingPotential"
-    error = refusal(options.delete_options({name: True, **body}).validate)
+    asked = options.delete_options({name: True, **body})
+    error = refusal(lambda: asked.validate(V1_36))
     text = f"{name}: Invalid value: true: cannot be set together with .{member}"
     assert (error.code, error.message) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {text}')
-    options.delete_options({name: False, **body}).validate()
+    options.delete_options({name: False, **body}).validate(V1_36)
+    if member == "dryRun":  # NOT_BESIDE_IGNORING
+        asked.validate(V1_37)
+    else:
+        assert refusal(lambda: asked.validate(V1_37)).message == error.message
 
 
 def test_ignoring_read_errors_is_for_one_object() -> None:

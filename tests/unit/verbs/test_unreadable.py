@@ -54,7 +54,8 @@ async def test_refusal_of_the_authorizer_is_reported(
 async def test_refused_requests_need_no_question(shared_server: Server) -> None:
     authorizer = Authorizer(REFUSED)
     async with composed(shared_server, GATE, authorizer=authorizer) as server:
-        reply = await server.ask("DELETE", f"{server.classes}/a", {OPTION: True, "dryRun": ["All"]}, peer=JANE.peer)
+        options = {OPTION: True, "gracePeriodSeconds": 0}
+        reply = await server.ask("DELETE", f"{server.classes}/a", options, peer=JANE.peer)
 
     assert reply.status == 422
     assert [verb for _, verb, _, _ in authorizer.asked] == ["delete"]
@@ -62,7 +63,7 @@ async def test_refused_requests_need_no_question(shared_server: Server) -> None:
 
 async def test_disabled_gate_causes_no_question(shared_server: Server) -> None:
     authorizer = Authorizer(REFUSED)
-    async with composed(shared_server, authorizer=authorizer) as server:
+    async with composed(shared_server, GATE.replace("true", "false"), authorizer=authorizer) as server:
         reply = await server.ask("DELETE", f"{server.classes}/a", {OPTION: True}, peer=JANE.peer)
 
     assert reply.status == 404
