@@ -291,6 +291,8 @@ def build(
 
 def _report(gates: Gates) -> None:
     """Report the state of the feature gates: in the metric, and in the log gates that will be removed."""
+    for stated, _ in metrics.FEATURE_ENABLED.children():
+        metrics.FEATURE_ENABLED.remove(*stated)
     for gate, on in gates.all():
         metrics.FEATURE_ENABLED.labels(gate.name, gate.stage.value).set(on)
     for text, gate, on in gates.warnings():
