@@ -47,11 +47,12 @@ test-busy: venv ## the tests RUNS times (5), beside two programs that never rest
 	$(CHECKS)
 	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
 
-lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), and what the pages must name
+lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), the list of differences between releases, and what the pages must name
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/words.py
+	$(BIN)/python scripts/versions.py --check
 	$(BIN)/python -m pytest -q tests/structure/test_pages.py
 
 fix: venv ## the twin of lint: repair what can be repaired

@@ -9,7 +9,7 @@ import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.errors import StatusError, TextError
-from apiserver.apimachinery.releases import V1_36
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.discovery import groups, served
 from apiserver.discovery.groups import Discovery
@@ -228,19 +228,20 @@ def test_version_is_json_for_every_client() -> None:
     assert refused.value.message == "406: Not Acceptable\n\nAvailable representations: application/json"
 
 
-def test_the_version_document_has_gos_members_in_order() -> None:
-    document = groups.version(V1_36, software="0.1.0", python="3.12.1", platform="linux/amd64")
+@pytest.mark.parametrize(
+    ("release", "minors", "version"),
+    [(V1_36, ["36", "36", "35"], "v1.36.3+sluice-0.1.0"), (V1_37, ["37", "37", "36"], "v1.37.2+sluice-0.1.0")],
+)
+def test_the_version_document_has_gos_members_in_order(release: Release, minors: list[str], version: str) -> None:
+    """The patch is `PATCH_LEVEL` of the release."""
+    document = groups.version(release, software="0.1.0", python="3.12.1", platform="linux/amd64")
     assert list(document) == [
         "major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
         "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
     ]  # fmt: skip
-    assert [document[m] for m in ("major", "minor", "emulationMinor", "minCompatibilityMinor")] == [
-        "1",
-        "36",
-        "36",
-        "35",
-    ]
-    assert document["gitVersion"] == "v1.36.3+sluice-0.1.0"
+    assert document["major"] == "1"
+    assert [document[m] for m in ("minor", "emulationMinor", "minCompatibilityMinor")] == minors
+    assert document["gitVersion"] == version
 
 
 def test_versions_are_listed_by_preference_and_groups_by_name() -> None:
