@@ -77,7 +77,7 @@ OURS = (HEALTH, "all")
 SHOWN = 300
 """Bytes of an answer that a breach shows."""
 HELD_UP = "held the event loop"
-DENIAL = b"admission webhook"
+DENIALS = (b"admission webhook", b"ValidatingAdmissionPolicy")
 PANIC = b"caused apiserver to panic"
 TICKS = os.sysconf("SC_CLK_TCK")
 UPSTREAMS = (
@@ -393,7 +393,7 @@ class Campaign:
         self._say, self._again = say, again
         self._stopping = False
         self._refused = 0
-        """Requests of the family REFUSALS that were refused so far, but for denials of webhooks."""
+        """Requests of the family REFUSALS that were refused so far, but for denials of webhooks and policies."""
         self.report = Report()
 
     def stop(self) -> None:
@@ -530,8 +530,9 @@ class Campaign:
                 continue
             for answer in answers:
                 self.report.codes[request.family, answer.code] += 1
-                # A webhook's denial comes after all the work of a write.
-                self._refused += request.family == REFUSALS and answer.code >= 400 and DENIAL not in answer.start
+                # The denial of a webhook or a policy comes after all the work of a write.
+                denied = any(denial in answer.start for denial in DENIALS)
+                self._refused += request.family == REFUSALS and answer.code >= 400 and not denied
                 if answer.code >= 400 and answer.size > ERROR_BYTES:
                     self.found(request, f"was answered {answer.code} with {answer.size} bytes")
                 if answer.code >= 500 and not _is_upstreams(answer, request):
