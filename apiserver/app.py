@@ -321,7 +321,7 @@ def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
     if sources is None or callers is None:
         return []
     matcher = Matcher(served, delegates.namespaces or EveryNamespace())
-    expressions = Expressions(delegates.authorizer.authorize)
+    expressions = Expressions(delegates.authorizer.authorize, served.release)
     return [
         MutatingAdmissionPolicy(sources, matcher, expressions),
         MutatingAdmissionWebhook(sources, matcher, callers.mutating, expressions),

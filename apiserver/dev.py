@@ -28,7 +28,7 @@ from typing import Any
 
 import yaml
 
-from apiserver import delegation, server
+from apiserver import app, delegation, server
 from apiserver.admission.core.files import Files
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
@@ -147,7 +147,8 @@ def _explained(error: OSError, config: Config) -> str:
 
 def _admission(config: Config) -> Files:
     """Load the files that configure admission. Raises ConfigError with all their errors."""
-    files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()))
+    release = app.release_of(config.serving)
+    files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()), release=release)
     if wrong := files.load():
         raise ConfigError([f"--admission: {error}" for error in wrong])
     return files

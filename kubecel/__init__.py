@@ -3,7 +3,7 @@
 The names below are the public ones; `README.md` has an example and the order in which to read the folders. Values are those that `json`
 makes of a document, so no object is copied before an expression reads it. The package knows no kind, no HTTP and no store, and imports
 nothing of `apiserver`.
-Upstream: google/cel-go v0.26, kubernetes/apiserver `pkg/cel`.
+Upstream: google/cel-go v0.26 and v0.29, kubernetes/apiserver `pkg/cel`.
 """
 
 from kubecel.check.cost import estimate

@@ -23,6 +23,7 @@ from apiserver.resources import GATES, RESOURCES
 from apiserver.schema.featuregate import Gate
 from apiserver.schema.resource import Resource
 from apiserver.standalone import control
+from kubecel.kubernetes import environments
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "versions.md"
@@ -81,6 +82,7 @@ def rendered(tests: dict[pathlib.Path, str]) -> tuple[str, list[Row]]:
         "Feature gates": list(
             gates(dict.fromkeys((*features.GATES, *GATES, *(g for r in RESOURCES for g in r.gates))))
         ),
+        "Expressions": list(expressions()),
         "Everything else": list(constants()),
     }
     for title, rows in sections.items():
@@ -125,6 +127,17 @@ def _state(gate: Gate | None) -> str:
     if gate is None:
         return "unknown"
     return f"{gate.stage.value or 'GA'}, {'on' if gate.default else 'off'}{', locked' if gate.locked else ''}"
+
+
+EXPRESSIONS_TEST = "test_expression_means_what_its_release_says"
+
+
+def expressions() -> Iterator[Row]:
+    """Yield what the expression language gains in a supported release."""
+    for addition in environments.BASE:
+        turn = Release(*max(addition.introduced, addition.since))
+        if addition.what and turn in releases.SUPPORTED:
+            yield Row("kubecel.environments.BASE", f"{turn}: {' '.join(addition.what.split())}", EXPRESSIONS_TEST)
 
 
 def constants() -> Iterator[Row]:

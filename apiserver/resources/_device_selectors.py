@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.apimachinery.remembered import Remembered
 from apiserver.resources import _devices, _features, _formats
 from apiserver.schema.featuregate import Gates
@@ -19,7 +20,7 @@ from kubecel.check.declarations import CallEstimate, Estimator, Function, Node, 
 from kubecel.check.environment import Environment
 from kubecel.kubernetes import environments
 from kubecel.kubernetes.environments import Addition, Environments
-from kubecel.libraries import bindings, quantity
+from kubecel.libraries import bindings, lists, quantity
 from kubecel.parse.source import CompileError
 from kubecel.plan.program import Program
 from kubecel.values.errors import Panic, ProgramError
@@ -87,7 +88,7 @@ class DeviceSelectors:
     def __init__(self, gates: Gates) -> None:
         lists = gates.enabled(_features.LIST_TYPE_ATTRIBUTES)
         consumable = gates.enabled(_features.CONSUMABLE_CAPACITY)
-        found = environments_of(lists=lists, consumable=consumable)
+        found = environments_of(gates.release, lists=lists, consumable=consumable)
         results = frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY))
         # The sizes are those of the newest shape, whatever gates are on.
         shape = device(lists=lists, consumable=True)
@@ -149,13 +150,13 @@ def _map(keys: Shape, items: Shape, *, others: Shape | None = None) -> Shape:
     )
 
 
-def environments_of(*, lists: bool, consumable: bool) -> Environments:
+def environments_of(release: Release, *, lists: bool, consumable: bool) -> Environments:
     """Return what an expression may use, by the feature gates DRAListTypeAttributes and DRAConsumableCapacity."""
-    return environments.base().extend(
+    return environments.base(release).extend(
         Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(bindings.LIBRARY,))),
         _variable(device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),
         _variable(device(lists=lists, consumable=True), since=(1, 34), enabled=consumable),
-        Addition(introduced=(1, 36), enabled=lists, extend=lambda e: e.extend(functions=(INCLUDES,))),
+        Addition(introduced=(1, 36), enabled=lists, extend=lambda e: e.extend(functions=(at(release, INCLUDES),))),
     )
 
 
@@ -172,7 +173,12 @@ def _includes_cost(_: Estimator, target: Node | None, arguments: Sequence[Node])
     return CallEstimate(Range(0, _devices.ATTRIBUTE_VALUES))
 
 
-INCLUDES = Function(
-    "includes",
-    (Overload(id="dra_includes_dyn_dyn", arguments=(DYN, DYN), result=BOOL, member=True, estimate=_includes_cost),),
+INCLUDES = since(
+    V1_37,
+    lists.INCLUDES,
+    before=Function(
+        "includes",
+        (Overload(id="dra_includes_dyn_dyn", arguments=(DYN, DYN), result=BOOL, member=True, estimate=_includes_cost),),
+    ),
+    what="`includes` in selectors of devices is that of every expression, with its cost",
 )

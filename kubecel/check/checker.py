@@ -476,11 +476,28 @@ class _Checker:
     # Names.
 
     def _identifier(self, name: str) -> Identifier | None:
+        if self._environment.global_names:
+            return self._local_or_global(name)
         for candidate in self._environment.names(name):
             if scopes := self._locals.get(candidate):
                 return scopes[-1]
             if (found := self._environment.identifier(candidate)) is not None:
                 return found
+        return None
+
+    def _local_or_global(self, name: str) -> Identifier | None:
+        """Return the variable of a macro if a name without a dot in front begins with one, and otherwise a declared name.
+
+        The reference to a declared name that the variable of a macro hides has a dot in front.
+        """
+        first, _, rest = name.removeprefix(".").partition(".")
+        scopes = self._locals.get(first)
+        if scopes and not name.startswith("."):
+            return None if rest else scopes[-1]
+        for candidate in self._environment.names(name):
+            if (found := self._environment.identifier(candidate)) is not None:
+                hidden = Reference(f".{found.reference.name}", found.reference.value)
+                return Identifier(found.type, hidden) if scopes else found
         return None
 
     def _function(self, name: str) -> Candidates | None:

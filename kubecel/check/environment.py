@@ -74,6 +74,9 @@ class Environment:
     are looked up first. `cross_type_numeric_comparisons` allows `1 < 1.5`, and `optional_syntax` allows `a.?b`. With
     `reserved_fields` an expression may write `namespace` for a declared field `__namespace__`. With
     `free_presence_tests` `has(a.b)` costs as much as `a`. `mutations` adds the types of `mutation.py`.
+
+    `escaped_fields` allows ``a.`b-c` ``. With `global_names`, `.a` is never a variable of a macro, and `a.b` never a declared name if
+    such a variable is called `a`. With `strict_optionals`, `or` and `orValue` need an optional value.
     """
 
     def __init__(self) -> None:
@@ -83,6 +86,9 @@ class Environment:
         self.reserved_fields = False
         self.free_presence_tests = False
         self.mutations = False
+        self.escaped_fields = False
+        self.global_names = False
+        self.strict_optionals = False
         self.libraries: frozenset[str] = frozenset()
         self.validators: tuple[Validator, ...] = ()
         self.exempt: frozenset[str] = frozenset()
@@ -114,6 +120,9 @@ class Environment:
         reserved_fields: bool | None = None,
         free_presence_tests: bool | None = None,
         mutations: bool | None = None,
+        escaped_fields: bool | None = None,
+        global_names: bool | None = None,
+        strict_optionals: bool | None = None,
     ) -> Environment:
         """Return an environment with further declarations. This one stays unchanged.
 
@@ -137,6 +146,12 @@ class Environment:
             grown.free_presence_tests = free_presence_tests
         if mutations is not None:
             grown.mutations = mutations
+        if escaped_fields is not None:
+            grown.escaped_fields = escaped_fields
+        if global_names is not None:
+            grown.global_names = global_names
+        if strict_optionals is not None:
+            grown.strict_optionals = strict_optionals
         for library in libraries:
             if library.name not in grown.libraries:
                 grown._take_in(library)
@@ -152,7 +167,10 @@ class Environment:
     def compile(self, source: Source | str) -> Checked:
         """Parse an expression, check its types, and run the validators. Raises CompileError with all errors."""
         source = Source(source) if isinstance(source, str) else source
-        checked = check(parse(source, macros=self.macros, optional_syntax=self.optional_syntax), self)
+        tree = parse(
+            source, macros=self.macros, optional_syntax=self.optional_syntax, escaped_fields=self.escaped_fields
+        )
+        checked = check(tree, self)
         if self.validators:
             nodes = descendants(checked.ast.expr)
             issues = [issue for validator in self.validators for issue in validator.check(checked, nodes, self.exempt)]

@@ -37,8 +37,7 @@ Version = tuple[int, int]
 # The size of a list or map whose declaration has no limit.
 UNBOUNDED = 2**64 - 1
 
-# New expressions may use what the version before this one (1.36) had.
-COMPATIBILITY: Version = (1, 35)
+NEWEST: Version = (1, 37)
 ALWAYS: Version = (1, 0)
 
 # The cost limit of one evaluation (`pkg/apis/cel/config.go` PerCallLimit).
@@ -51,16 +50,30 @@ class Addition:
 
     `enabled` is the state of its feature gate, None without one. A gate overrides the version for new expressions, and
     has no effect on stored ones.
+
+    Servers have it from the release `since` on, and not from the release `until` on, whatever expressions must be
+    compatible with. `what` says the difference.
     """
 
     introduced: Version
     extend: Callable[[Environment], Environment]
     removed: Version | None = None
     enabled: bool | None = None
+    since: Version = ALWAYS
+    until: Version | None = None
+    what: str = ""
+
+    def known(self, release: Version) -> bool:
+        """Return whether servers of a release know it."""
+        return self.since <= release and (self.until is None or release < self.until)
 
     def serves(self, version: Version) -> bool:
         """Return whether an environment for new expressions has it."""
         return self._in(version) if self.enabled is None else self.enabled
+
+    def stays(self, release: Version) -> bool:
+        """Return whether an environment for stored expressions has it."""
+        return self.introduced <= release and (self.removed is None or release < self.removed)
 
     def _in(self, version: Version) -> bool:
         return self.introduced <= version and (self.removed is None or version < self.removed)
@@ -68,8 +81,9 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environments:
-    """The two environments of one purpose: for `new` and for `stored` expressions."""
+    """The two environments of one purpose in a server of a `release`: for `new` and for `stored` expressions."""
 
+    release: Version
     compatibility: Version
     new: Environment
     stored: Environment
@@ -80,8 +94,9 @@ class Environments:
 
     def extend(self, *additions: Addition) -> Environments:
         """Return both with the additions that each may have."""
-        new = (addition for addition in additions if addition.serves(self.compatibility))
-        stored = (addition for addition in additions if addition.removed is None)
+        known = [addition for addition in additions if addition.known(self.release)]
+        new = (addition for addition in known if addition.serves(self.compatibility))
+        stored = (addition for addition in known if addition.stays(self.release))
         return replace(self, new=_grown(self.new, new), stored=_grown(self.stored, stored))
 
 
@@ -92,12 +107,27 @@ def _grown(environment: Environment, additions: Iterable[Addition]) -> Environme
 BASE = (
     Addition(
         introduced=ALWAYS,
+        until=(1, 37),
+        extend=lambda e: e.extend(libraries=(standard.LIBRARY_0_26,)),
+    ),
+    Addition(
+        introduced=ALWAYS,
+        since=(1, 37),
         extend=lambda e: e.extend(
-            libraries=(standard.LIBRARY, urls.LIBRARY, regex.LIBRARY, lists.LIBRARY),
+            libraries=(standard.LIBRARY,), escaped_fields=True, global_names=True, strict_optionals=True
+        ),
+        what="""the language of cel-go 0.29: fields in backticks, `.name` for a name that a macro's variable hides, no `duration(1)`,
+        `or` and `orValue` of optional values only, other costs of `matches(text, pattern)`, `startsWith` and `endsWith`""",
+    ),
+    Addition(
+        introduced=ALWAYS,
+        extend=lambda e: e.extend(
+            libraries=(urls.LIBRARY, regex.LIBRARY),
             validators=(validators.HOMOGENEOUS_LITERALS,),
             free_presence_tests=True,
         ),
     ),
+    Addition(introduced=ALWAYS, removed=(1, 37), extend=lambda e: e.extend(libraries=(lists.LIBRARY,))),
     Addition(introduced=(1, 27), extend=lambda e: e.extend(libraries=(authorizer.LIBRARY,))),
     Addition(
         introduced=(1, 28),
@@ -105,32 +135,54 @@ BASE = (
     ),
     Addition(introduced=(1, 29), extend=lambda e: e.extend(validators=validators.KUBERNETES)),
     Addition(introduced=ALWAYS, removed=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V0,))),
-    Addition(introduced=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2, sets.LIBRARY))),
+    Addition(introduced=(1, 29), until=(1, 37), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2_0_26,))),
+    Addition(
+        introduced=(1, 29),
+        since=(1, 37),
+        extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2,)),
+        what="`indexOf` and `lastIndexOf` find an empty text inside of the string only",
+    ),
+    Addition(introduced=(1, 29), extend=lambda e: e.extend(libraries=(sets.LIBRARY,))),
     Addition(introduced=(1, 30), extend=lambda e: e.extend(libraries=(ip.LIBRARY, cidr.LIBRARY))),
     Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(formats.LIBRARY,))),
     # Behind the feature gate AuthorizeWithSelectors, which is locked.
     Addition(introduced=(1, 31), enabled=True, extend=lambda e: e.extend(libraries=(authorizer.SELECTORS,))),
     Addition(introduced=(1, 32), extend=lambda e: e.extend(libraries=(comprehensions.LIBRARY,))),
     Addition(introduced=(1, 33), extend=lambda e: e.extend(libraries=(semver.LIBRARY,))),
-    Addition(introduced=(1, 34), extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3,))),
+    Addition(introduced=(1, 34), until=(1, 37), extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3_0_26,))),
+    Addition(
+        introduced=(1, 34),
+        since=(1, 37),
+        extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3,)),
+        what="`lists.range` refuses negative sizes, and those above a million",
+    ),
+    Addition(
+        introduced=(1, 37),
+        extend=lambda e: e.extend(libraries=(lists.LIBRARY_V1,)),
+        what="`includes` of lists, in stored expressions",
+    ),
 )
 
 
 @functools.cache
-def base(compatibility: Version = COMPATIBILITY) -> Environments:
-    """Return the environments that all purposes extend; they have no variables."""
+def base(release: Version = NEWEST, *, compatibility: Version | None = None) -> Environments:
+    """Return the environments that all purposes extend, in a server of a release; they have no variables.
+
+    New expressions use what `compatibility` had, which is the release before unless stated.
+    """
+    major, minor = release
     empty = Environment()
-    return Environments(compatibility=compatibility, new=empty, stored=empty).extend(*BASE)
+    compatible = (major, minor - 1) if compatibility is None else compatibility
+    return Environments(release=release, compatibility=compatible, new=empty, stored=empty).extend(*BASE)
 
 
 def environment(version: Version, *, stored: bool = False) -> Environment:
     """Return the environment, without variables, of a Kubernetes version such as `(1, 36)`.
 
     A new expression may use only features that the previous minor version had as well, so that a downgrade breaks nothing. An expression
-    that is `stored` already may use every feature that this package has, whatever the version.
+    that is `stored` already may use every feature of the version. Versions above the newest known one are as that.
     """
-    major, minor = version
-    return base((major, minor - 1)).of(stored=stored)
+    return base(version).of(stored=stored)
 
 
 # --- Admission: webhooks' match conditions and policies --------------------------------------------------------------
@@ -204,7 +256,9 @@ def _shaped(name: str, shape: Shape) -> Variable:
     return Variable(name, shape.type, shape=shape)
 
 
-def admission(*, params: bool, authorizes: bool, variables: Shape | None = None) -> Environments:
+def admission(
+    release: Version = NEWEST, *, params: bool, authorizes: bool, variables: Shape | None = None
+) -> Environments:
     """Return the environments of expressions about admission requests: `object`, `oldObject`, `request`,
     `namespaceObject`.
 
@@ -226,7 +280,7 @@ def admission(*, params: bool, authorizes: bool, variables: Shape | None = None)
     if variables is not None:
         declared.append(_shaped("variables", variables))
         shapes.append(variables)
-    return base().extend(
+    return base(release).extend(
         Addition(introduced=ALWAYS, extend=lambda e: e.extend(variables=declared, shapes=shapes, reserved_fields=True))
     )
 
@@ -263,14 +317,14 @@ class RuleShapes(Mapping[str, Shape]):
         return 2
 
 
-def rules(shape: Shape, *, optional_old: bool = False) -> Environments:
+def rules(shape: Shape, release: Version = NEWEST, *, optional_old: bool = False) -> Environments:
     """Return the environments of rules about a value of this shape: `self` and `oldSelf`.
 
     With `optional_old`, `oldSelf` exists on creation too. The shape's type needs a name that no expression uses: `self`
     would hide the variable.
     """
     old = Variable("oldSelf", optional_of(shape.type) if optional_old else shape.type, shape=shape)
-    return base().extend(
+    return base(release).extend(
         Addition(
             introduced=ALWAYS,
             extend=lambda e: e.extend(variables=(_shaped("self", shape),), shapes=(shape,), reserved_fields=True),

@@ -107,6 +107,19 @@ def _same(one: Value, other: Value) -> bool:
         return False
 
 
+def _includes(target: Value, sought: Value) -> bool:
+    """Return whether a list has the value, or another target equals it."""
+    return any(_same(value, sought) for value in target) if is_list(target) else _same(target, sought)
+
+
+def _includes_estimate(estimator: Estimator, target: Node | None, _arguments: Sequence[Node]) -> CallEstimate | None:
+    """Estimate `includes`. A target of unknown type may be a list, in which each comparison costs 1."""
+    if target is None:
+        return None
+    found = SEARCHING.estimate(estimator, target, ()) if SEARCHING.estimate and estimator.element(target) else None
+    return found or CallEstimate(estimator.size(target))
+
+
 def _index_of(values: Sequence[Value], sought: Value) -> int:
     return next((index for index, value in enumerate(values) if _same(value, sought)), -1)
 
@@ -138,32 +151,47 @@ def _of_ordered(name: str, overload: str, call: Callable[[Sequence[Value]], Valu
 
 _A = parameter("A")
 
-LIBRARY = Library(
-    name="kubernetes.lists",
-    functions=(
-        _of_ordered("isSorted", "list_{0}_is_sorted_bool", _is_sorted, BOOL),
-        Function(
-            "sum",
-            tuple(
-                member(f"list_{kind}_sum_{kind}", (list_of(of),), of, _sum(zero), cost=SEARCHING)
-                for kind, of, zero in _SUMMABLE
-            ),
-            charge=SEARCHING.charge,
-        ),
-        _of_ordered("max", "list_{0}_max_{0}", _extreme("max", -1), None),
-        _of_ordered("min", "list_{0}_min_{0}", _extreme("min", 1), None),
-        Function(
-            "indexOf",
-            (member("list_a_index_of_int", (list_of(_A), _A), INT, _index_of, cost=SEARCHING),),
-            charge=SEARCHING.charge,
-        ),
-        Function(
-            "lastIndexOf",
-            (member("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of, cost=SEARCHING),),
-            charge=SEARCHING.charge,
+INCLUDES = Function(
+    "includes",
+    (
+        member(
+            "list_includes_dyn_dyn",
+            (DYN, DYN),
+            BOOL,
+            _includes,
+            cost=Cost(_includes_estimate, SEARCHING.charge),
+            guarded=False,
         ),
     ),
+    charge=SEARCHING.charge,
 )
+
+_FUNCTIONS_V0 = (
+    _of_ordered("isSorted", "list_{0}_is_sorted_bool", _is_sorted, BOOL),
+    Function(
+        "sum",
+        tuple(
+            member(f"list_{kind}_sum_{kind}", (list_of(of),), of, _sum(zero), cost=SEARCHING)
+            for kind, of, zero in _SUMMABLE
+        ),
+        charge=SEARCHING.charge,
+    ),
+    _of_ordered("max", "list_{0}_max_{0}", _extreme("max", -1), None),
+    _of_ordered("min", "list_{0}_min_{0}", _extreme("min", 1), None),
+    Function(
+        "indexOf",
+        (member("list_a_index_of_int", (list_of(_A), _A), INT, _index_of, cost=SEARCHING),),
+        charge=SEARCHING.charge,
+    ),
+    Function(
+        "lastIndexOf",
+        (member("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index_of, cost=SEARCHING),),
+        charge=SEARCHING.charge,
+    ),
+)
+
+LIBRARY = Library(name="kubernetes.lists", functions=_FUNCTIONS_V0)
+LIBRARY_V1 = Library(name="kubernetes.lists", functions=(*_FUNCTIONS_V0, INCLUDES))
 
 # cel-go's functions
 
@@ -247,6 +275,14 @@ def _indices_by(keys: Sequence[Value]) -> list[int]:
 
 
 def _range(count: int) -> list[int]:
+    if count < 0:
+        raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    if count > _LONGEST_RANGE:
+        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({_LONGEST_RANGE})")
+    return list(range(count))
+
+
+def _range_0_26(count: int) -> list[int]:
     require(count * 8)
     return list(range(count))
 
@@ -268,6 +304,8 @@ def _distinct(values: Sequence[Value]) -> Sequence[Value]:
 
 # Go's limit for insertion sort (golang/go `src/sort/zsortfunc.go`, pdqsort_func).
 _SORTED_BY_INSERTION = 12
+# Elements of the longest list that lists.range makes (cel-go's defaultMaxRangeSize).
+_LONGEST_RANGE = 1_000_000
 # Limit of the elements of a flattened list: lists may contain one list many times.
 _FLATTENED = 1 << 20
 # Types whose values are equal when Python says so.
@@ -380,22 +418,34 @@ def _sorting(
     return Function(name, tuple(overloads))
 
 
-EXTENSION_V3 = Library(
-    name="cel.lib.ext.lists",
-    macros=(SORT_BY,),
-    functions=(
-        Function("slice", (member("list_slice", (_T, INT, INT), _T, _slice, cost=_SLICE),)),
-        Function(
-            "flatten",
-            (
-                member("list_flatten", (list_of(_T),), _T, _flatten, cost=_FLATTEN, guarded=False),
-                member("list_flatten_int", (list_of(DYN), INT), list_of(DYN), _flatten, cost=_FLATTEN, guarded=False),
+_RANGES = Function("lists.range", (function("lists_range", (INT,), list_of(INT), _range, cost=_RANGE),))
+_RANGES_0_26 = Function("lists.range", (function("lists_range", (INT,), list_of(INT), _range_0_26, cost=_RANGE),))
+
+
+def _extension(ranges: Function) -> Library:
+    return Library(
+        name="cel.lib.ext.lists",
+        macros=(SORT_BY,),
+        functions=(
+            Function("slice", (member("list_slice", (_T, INT, INT), _T, _slice, cost=_SLICE),)),
+            Function(
+                "flatten",
+                (
+                    member("list_flatten", (list_of(_T),), _T, _flatten, cost=_FLATTEN, guarded=False),
+                    member(
+                        "list_flatten_int", (list_of(DYN), INT), list_of(DYN), _flatten, cost=_FLATTEN, guarded=False
+                    ),
+                ),
             ),
+            _sorting("sort", "list_{0}_sort", _sort, lambda of: (list_of(of),)),
+            _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", _sort_by, lambda of: (_T, list_of(of))),
+            ranges,
+            Function("reverse", (member("list_reverse", (_T,), _T, _reverse, cost=_REVERSE),)),
+            Function("distinct", (member("list_distinct", (_T,), _T, _distinct, cost=_DISTINCT),)),
         ),
-        _sorting("sort", "list_{0}_sort", _sort, lambda of: (list_of(of),)),
-        _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", _sort_by, lambda of: (_T, list_of(of))),
-        Function("lists.range", (function("lists_range", (INT,), list_of(INT), _range, cost=_RANGE),)),
-        Function("reverse", (member("list_reverse", (_T,), _T, _reverse, cost=_REVERSE),)),
-        Function("distinct", (member("list_distinct", (_T,), _T, _distinct, cost=_DISTINCT),)),
-    ),
-)
+    )
+
+
+EXTENSION_V3 = _extension(_RANGES)
+EXTENSION_V3_0_26 = _extension(_RANGES_0_26)
+"""The library as cel-go 0.26 has it: a range has any size."""

@@ -1,12 +1,17 @@
 """The standard library: operators, conversions, strings, times.
 
-The program implements all of it, so only types are declared here.
+The program implements all of it, so only types are declared here, and costs that differ between versions of cel-go.
 Upstream: google/cel-go `common/stdlib/standard.go`.
 """
 
 from __future__ import annotations
 
-from kubecel.check.declarations import Function, Library, Overload, Variable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kubecel.check.declarations import CallEstimate, Estimator, Function, Library, Node, Overload, Range, Variable
+from kubecel.libraries.costs import REGEX, TRAVERSAL, traversal
 from kubecel.parse import macros
 from kubecel.values.types import (
     BOOL,
@@ -26,6 +31,7 @@ from kubecel.values.types import (
     parameter,
     type_of,
 )
+from kubecel.values.values import Value, size
 
 _A, _B = parameter("A"), parameter("B")
 _LIST, _MAP = list_of(_A), map_of(_A, _B)
@@ -268,9 +274,42 @@ _FUNCTIONS = (
 
 _TYPES = (BOOL, BYTES, DOUBLE, DURATION, INT, _LIST, _MAP, NULL, STRING, TIMESTAMP, TYPE, UINT)
 
-LIBRARY = Library(
-    name="cel.lib.std",
-    functions=_FUNCTIONS,
-    variables=tuple(Variable(of.name, type_of(of), value=of) for of in _TYPES),
-    macros=macros.STANDARD,
-)
+
+def _matching_estimate(estimator: Estimator, _target: Node | None, arguments: Sequence[Node]) -> CallEstimate:
+    text = estimator.size(arguments[0]).plus(Range(1, 1)).scaled(TRAVERSAL)
+    return CallEstimate(text.times(estimator.size(arguments[1]).scaled(REGEX)))
+
+
+def _matching_charge(values: Sequence[Value], _result: Value) -> int:
+    return traversal(size(values[0]) + 1) * traversal(size(values[1]), REGEX)
+
+
+def _part_charge(values: Sequence[Value], _result: Value) -> int:
+    return traversal(size(values[1]))
+
+
+def _revised(function: Function) -> Function:
+    """Return a function as cel-go 0.29 has it."""
+    overloads = (overload for overload in function.overloads if overload.id != "int64_to_duration")
+    return replace(function, overloads=tuple(replace(o, **_REVISIONS.get(o.id, {})) for o in overloads))
+
+
+_REVISIONS: dict[str, dict[str, Any]] = {
+    "matches": {"estimate": _matching_estimate, "charge": _matching_charge},
+    "starts_with_string": {"charge": _part_charge},
+    "ends_with_string": {"charge": _part_charge},
+}
+
+
+def _library(functions: Iterable[Function]) -> Library:
+    return Library(
+        name="cel.lib.std",
+        functions=tuple(functions),
+        variables=tuple(Variable(of.name, type_of(of), value=of) for of in _TYPES),
+        macros=macros.STANDARD,
+    )
+
+
+LIBRARY = _library(map(_revised, _FUNCTIONS))
+LIBRARY_0_26 = _library(_FUNCTIONS)
+"""The library as cel-go 0.26 has it: `duration(1)` exists, `matches(a, b)` costs 1, and `a.startsWith(b)` costs as much as `a` is long."""

@@ -6,7 +6,7 @@ Indices count code points. Upstream: google/cel-go `ext/strings.go`, kubernetes/
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kubecel.check.declarations import UNLIMITED, CallEstimate, Estimator, Function, Library, Node, Range
 from kubecel.check.validators import STRING_FORMAT
@@ -46,11 +46,13 @@ def _char_at(string: str, index: int) -> str:
 
 
 def _index_of(string: str, part: str, start: int = 0) -> int:
-    if not part:
-        return start
     if start < 0:
         raise _outside(start)
-    return string.find(part, start)
+    return string.find(part, start) if part else min(start, len(string))
+
+
+def _index_of_0_26(string: str, part: str, start: int = 0) -> int:
+    return _index_of(string, part, start) if part else start
 
 
 def _last_index_of(string: str, part: str) -> int:
@@ -58,12 +60,16 @@ def _last_index_of(string: str, part: str) -> int:
 
 
 def _last_index_from(string: str, part: str, start: int) -> int:
-    if not part:
-        return start
     if start < 0:
         raise _outside(start)
+    if not part:
+        return min(start, len(string))
     # A start beyond the end finds nothing, although the whole string lies before it.
     return string.rfind(part, 0, start + len(part)) if start < len(string) else -1
+
+
+def _last_index_from_0_26(string: str, part: str, start: int) -> int:
+    return _last_index_from(string, part, start) if part else start
 
 
 def _replace(string: str, old: str, new: str, limit: int = -1) -> str:
@@ -191,24 +197,32 @@ _REPLACING = Cost(_replacing_estimate, _twice_charge)
 _SPLITTING = Cost(_splitting_estimate, _twice_charge)
 _JOINING = Cost(_joining_estimate, _joining_charge)
 
+
+def _searches(index_of: Callable[..., Value], last_index_from: Callable[..., Value]) -> tuple[Function, Function]:
+    return (
+        Function(
+            "indexOf",
+            (
+                member("string_index_of_string", (STRING, STRING), INT, index_of, cost=SEARCHING),
+                member("string_index_of_string_int", (STRING, STRING, INT), INT, index_of, cost=SEARCHING),
+            ),
+            charge=SEARCHING.charge,
+        ),
+        Function(
+            "lastIndexOf",
+            (
+                member("string_last_index_of_string", (STRING, STRING), INT, _last_index_of, cost=SEARCHING),
+                member("string_last_index_of_string_int", (STRING, STRING, INT), INT, last_index_from, cost=SEARCHING),
+            ),
+            charge=SEARCHING.charge,
+        ),
+    )
+
+
+_SEARCHES = _searches(_index_of, _last_index_from)
+_SEARCHES_0_26 = _searches(_index_of_0_26, _last_index_from_0_26)
+_CHAR_AT = Function("charAt", (member("string_char_at_int", (STRING, INT), STRING, _char_at, cost=DEFAULT),))
 _FUNCTIONS_V0 = (
-    Function("charAt", (member("string_char_at_int", (STRING, INT), STRING, _char_at, cost=DEFAULT),)),
-    Function(
-        "indexOf",
-        (
-            member("string_index_of_string", (STRING, STRING), INT, _index_of, cost=SEARCHING),
-            member("string_index_of_string_int", (STRING, STRING, INT), INT, _index_of, cost=SEARCHING),
-        ),
-        charge=SEARCHING.charge,
-    ),
-    Function(
-        "lastIndexOf",
-        (
-            member("string_last_index_of_string", (STRING, STRING), INT, _last_index_of, cost=SEARCHING),
-            member("string_last_index_of_string_int", (STRING, STRING, INT), INT, _last_index_from, cost=SEARCHING),
-        ),
-        charge=SEARCHING.charge,
-    ),
     Function(
         "lowerAscii",
         (member("string_lower_ascii", (STRING,), STRING, _lower_ascii, cost=_READING),),
@@ -255,5 +269,13 @@ _FUNCTIONS_V1 = (
 
 _NAME = "cel.lib.ext.strings"
 
-LIBRARY_V0 = Library(name=_NAME, functions=(*_FUNCTIONS_V0, _JOIN))
-LIBRARY_V2 = Library(name=_NAME, functions=(*_FUNCTIONS_V0, *_FUNCTIONS_V1, _JOIN), validators=(STRING_FORMAT,))
+LIBRARY_V0 = Library(name=_NAME, functions=(_CHAR_AT, *_SEARCHES_0_26, *_FUNCTIONS_V0, _JOIN))
+LIBRARY_V2 = Library(
+    name=_NAME, functions=(_CHAR_AT, *_SEARCHES, *_FUNCTIONS_V0, *_FUNCTIONS_V1, _JOIN), validators=(STRING_FORMAT,)
+)
+LIBRARY_V2_0_26 = Library(
+    name=_NAME,
+    functions=(_CHAR_AT, *_SEARCHES_0_26, *_FUNCTIONS_V0, *_FUNCTIONS_V1, _JOIN),
+    validators=(STRING_FORMAT,),
+)
+"""The library as cel-go 0.26 has it: an empty part is found at any index."""

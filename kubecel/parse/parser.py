@@ -22,13 +22,14 @@ _MAX_NESTING = 24
 _NONE = (0, "")
 
 
-def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
+def parse(source: Source, *, macros: Macros, optional_syntax: bool = True, escaped_fields: bool = False) -> Ast:
     """Return the tree of an expression, with its macros expanded.
 
-    `optional_syntax` allows `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`. Raises CompileError.
+    `optional_syntax` allows `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`, and `escaped_fields` names of fields in backticks.
+    Raises CompileError.
     """
     tree = well_written(source, macros=macros, optional_syntax=optional_syntax)
-    return tree or syntax.parse(source, macros=macros, optional_syntax=optional_syntax)
+    return tree or syntax.parse(source, macros=macros, optional_syntax=optional_syntax, escaped_fields=escaped_fields)
 
 
 def well_written(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast | None:

@@ -31,12 +31,12 @@ _TRANSPARENT = frozenset(
 _NESTING = frozenset(("expr", "relation", "calc", "Select", "MemberCall", "Index"))
 
 
-def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
+def parse(source: Source, *, macros: Macros, optional_syntax: bool = True, escaped_fields: bool = False) -> Ast:
     """Return the tree of an expression. Raises CompileError with all errors."""
     recognizer = Recognizer(source)
     issues = recognizer.issues
     ids = Ids(len(source.text))
-    builder = _Builder(ids, issues, macros, optional_syntax=optional_syntax)
+    builder = _Builder(ids, issues, macros, optional_syntax=optional_syntax, escaped_fields=escaped_fields)
     try:
         expr: Expr = run(builder.expression(recognizer.read()))
     except Stopped:
@@ -54,11 +54,14 @@ class _Builder:
     Null stands for a part that is no expression. Its error has been reported.
     """
 
-    def __init__(self, ids: Ids, issues: list[Issue], macros: Macros, *, optional_syntax: bool) -> None:
+    def __init__(
+        self, ids: Ids, issues: list[Issue], macros: Macros, *, optional_syntax: bool, escaped_fields: bool
+    ) -> None:
         self._ids = ids
         self._issues = issues
         self._macros = macros
         self._optional = optional_syntax
+        self._escaped = escaped_fields
         self._depth = 0
         self._makers: dict[str, Callable[[Node], Task]] = {
             "expr": self._conditional,
@@ -151,10 +154,9 @@ class _Builder:
         identifier, word = node.node("id"), node.word("op")
         if identifier is None or word is None:
             return self._unknown(node.offset)
-        name = ""
-        if identifier.name == "SimpleIdentifier":
-            name = identifier.words("id")[0].text
-        else:
+        name = self._field_name(identifier)
+        if name is None:
+            name = ""
             self._wrong(identifier.offset, _no_field(identifier))
         if "opt" not in node.parts:
             return Select(self._id(word), operand, name)
@@ -162,6 +164,14 @@ class _Builder:
             return self._wrong(word.offset, "unsupported syntax '.?'")
         field = Literal(self._ids.new(identifier.offset), name)
         return Call(self._id(word), "_?._", None, [operand, field])
+
+    def _field_name(self, node: Node | None) -> str | None:
+        """Return the name of a field that a node spells, None if it spells none."""
+        if node is not None and node.name == "SimpleIdentifier":
+            return node.words("id")[0].text
+        if node is not None and node.name == "EscapedIdentifier" and self._escaped:
+            return node.words("id")[0].text[1:-1]
+        return None
 
     def _member_call(self, node: Node) -> Task:
         target = yield self.expression(node.node("left"))
@@ -280,11 +290,12 @@ class _Builder:
                 identifier = field.node("id")
                 if not self._allowed(field):
                     continue
-                if identifier is None or identifier.name != "SimpleIdentifier":
+                name_of_field = self._field_name(identifier)
+                if name_of_field is None:
                     self._wrong(listed.offset, _no_field(identifier))
                     continue
                 expr = yield self.expression(value)
-                fields.append(FieldEntry(made, identifier.words("id")[0].text, expr, "opt" in field.parts))
+                fields.append(FieldEntry(made, name_of_field, expr, "opt" in field.parts))
         return StructExpr(expression, ("." if "dot" in node.parts else "") + name, fields)
 
 

@@ -339,13 +339,15 @@ def _pair(left: Run, right: Run, *, until: bool) -> Run:
     return apply
 
 
-def optional_or(one: Node, other: Node, *, unwrapped: bool) -> Node:
-    """Return `or` or `orValue`, which cost nothing themselves. A value that is not optional is its own alternative."""
+def optional_or(one: Node, other: Node, *, unwrapped: bool, strict: bool) -> Node:
+    """Return `or` or `orValue`, which cost nothing themselves. Unless `strict`, a value that is not optional is its own alternative."""
     left, right = one.run, charged(other)
 
     def apply(f: Frame) -> Value:
         value = left(f)
         if type(value) is not Optional:
+            if strict:
+                raise EvaluationError("no such overload")
             return value
         if value.has_value:
             return value.value if unwrapped else value

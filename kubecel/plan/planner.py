@@ -106,7 +106,7 @@ class Planner:
             return constant(value)
         if self._types[expr.id].kind is Kind.TYPE:
             # cel-go takes every name whose type is a type for the name of a type, even a variable of a macro.
-            named = self._environment.identifier(expr.name)
+            named = self._environment.identifier(expr.name.removeprefix("."))
             if named is None or named.reference.value is None:
                 raise ProgramError(f"reference to undefined type: {expr.name}")
             return constant(named.reference.value)
@@ -116,7 +116,8 @@ class Planner:
         return attributes.flattened(run) if self._types[expr.id].name == "optional_type" else run
 
     def _variable(self, name: str) -> _Variable:
-        variable = self._scopes.get(name) or self._globals.get(name)
+        # A dot in front marks a declared name that the variable of a macro hides.
+        variable = self._scopes.get(name) or self._globals.get(name := name.removeprefix("."))
         if variable is None:
             slot = self._slot()
             variable = self._globals[name] = _Variable(slot, attributes.global_variable(name, slot))
@@ -226,9 +227,9 @@ class Planner:
         if function == "@not_strictly_false":
             return _not_strictly_false(arguments[0])
         if function == "or" and chosen in {"", "optional_or_optional"}:
-            return calls.optional_or(*arguments, unwrapped=False)
+            return calls.optional_or(*arguments, unwrapped=False, strict=self._environment.strict_optionals)
         if function == "orValue" and chosen in {"", "optional_orValue_value"}:
-            return calls.optional_or(*arguments, unwrapped=True)
+            return calls.optional_or(*arguments, unwrapped=True, strict=self._environment.strict_optionals)
         if chosen == "in_list" and arguments[1].is_constant and _is_primitive(arguments[1].constant):
             members = arguments[1].constant
             return calls.member_of(arguments[0], members) if len(members) else constant(value=False)

@@ -5,8 +5,7 @@ Upstream: kubernetes/kubernetes `pkg/apis/admissionregistration/validation/valid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from apiserver.admission.core.conditions import MatchConditions
 from apiserver.admission.core.expressions import Expressions, Scope
@@ -14,6 +13,7 @@ from apiserver.admission.core.sources import Object
 from apiserver.admission.policies.mutating import Mutator
 from apiserver.admission.policies.validator import Validator
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.releases import Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 
 
@@ -21,42 +21,31 @@ async def _nobody(user: User, info: RequestInfo) -> Decision:
     raise AssertionError("nothing is evaluated")
 
 
-_EXPRESSIONS = Expressions(_nobody)
-
-
-def _validating(name: str, spec: Mapping[str, Any]) -> Iterator[Scope]:
-    yield Validator(name, spec, _EXPRESSIONS).scope
-
-
-def _mutating(name: str, spec: Mapping[str, Any]) -> Iterator[Scope]:
-    yield Mutator(name, spec, _EXPRESSIONS).scope
-
-
-def _conditions(name: str, configuration: Mapping[str, Any]) -> Iterator[Scope]:
+def _conditions(name: str, configuration: Object, expressions: Expressions) -> Iterator[Scope]:
     for i, webhook in enumerate(configuration.get("webhooks") or ()):
-        scope, at = Scope(), f"webhooks[{i}].matchConditions"
+        scope, at = expressions.scope(), f"webhooks[{i}].matchConditions"
         MatchConditions.of(
-            webhook.get("matchConditions"), _EXPRESSIONS, name=name, kind="webhook", step="admit", scope=scope, at=at
+            webhook.get("matchConditions"), expressions, name=name, kind="webhook", step="admit", scope=scope, at=at
         )
         yield scope
 
 
-_SCOPES: Mapping[str, Callable[[str, Object], Iterator[Scope]]] = {
+_SCOPES: Mapping[str, Callable[[str, Object, Expressions], Iterable[Scope]]] = {
     "mutating_webhooks": _conditions,
     "validating_webhooks": _conditions,
-    "mutating_policies": lambda name, policy: _mutating(name, policy["spec"]),
-    "validating_policies": lambda name, policy: _validating(name, policy["spec"]),
+    "mutating_policies": lambda name, policy, expressions: [Mutator(name, policy["spec"], expressions).scope],
+    "validating_policies": lambda name, policy, expressions: [Validator(name, policy["spec"], expressions).scope],
 }
 """The scopes of a configuration's expressions, by the names of configurations in `sources.Sources`."""
 
 
-def errors(sort: str, configuration: Object) -> Iterator[FieldError]:
-    """Yield the errors of a decoded configuration; none if required members are missing, because that was reported already."""
+def errors(sort: str, configuration: Object, release: Release) -> Iterator[FieldError]:
+    """Yield the errors of a decoded configuration in a release; none if required members are missing, because that was reported already."""
     make = _SCOPES.get(sort)
     if make is None:
         return
     try:
-        scopes = list(make(configuration["metadata"]["name"], configuration))
+        scopes = list(make(configuration["metadata"]["name"], configuration, Expressions(_nobody, release)))
     except KeyError:
         return
     for scope in scopes:

@@ -58,7 +58,7 @@ class MatchConditions:
     ) -> MatchConditions | None:
         """Make the conditions of the member `matchConditions`; None without any. `scope` is that of a policy."""
         found = list(conditions or ())
-        return cls(found, expressions, scope or Scope(), name, kind, step, at=at) if found else None
+        return cls(found, expressions, scope or expressions.scope(), name, kind, step, at=at) if found else None
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from apiserver.admission.core.variables import Asks, Variables, asked_of
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.releases import NEWEST, Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.runtime import workers
@@ -115,6 +116,7 @@ class Scope:
     """Expressions that may use the same variables: `params` if set, and those of `additions`.
 
     `variables` are those of a policy, each a name and an expression that may use the ones before it. None: `variables` does not exist.
+    They mean what they mean in this release.
     """
 
     def __init__(
@@ -123,8 +125,10 @@ class Scope:
         params: bool = False,
         variables: Iterable[tuple[str, str]] | None = None,
         additions: Sequence[Addition] = (),
+        release: Release = NEWEST,
     ) -> None:
         self.compiled = False
+        self._release = release
         self.names: frozenset[str] = frozenset()
         self.programs: dict[str, Program | str] = {}
         self.types: dict[str, Shape] = {}
@@ -184,23 +188,34 @@ class Scope:
 
     def _environment(self, types: Mapping[str, Shape], *, authorizes: bool) -> Environment:
         if not self.composes and not self._additions:
-            return _plain(params=self._params, authorizes=authorizes)
+            return _plain(self._release, params=self._params, authorizes=authorizes)
         variables = environments.composed(dict(types)) if self.composes else None
-        found = environments.admission(params=self._params, authorizes=authorizes, variables=variables)
+        found = environments.admission(self._release, params=self._params, authorizes=authorizes, variables=variables)
         return found.extend(*self._additions).stored
 
 
 @functools.cache
-def _plain(*, params: bool, authorizes: bool) -> Environment:
-    return environments.admission(params=params, authorizes=authorizes).stored
+def _plain(release: Release, *, params: bool, authorizes: bool) -> Environment:
+    return environments.admission(release, params=params, authorizes=authorizes).stored
 
 
 class Expressions:
-    """Evaluates expressions. `decide` authorizes a user's request."""
+    """Evaluates the expressions of a release. `decide` authorizes a user's request."""
 
-    def __init__(self, decide: Decide) -> None:
+    def __init__(self, decide: Decide, release: Release = NEWEST) -> None:
         self._decide = decide
+        self._release = release
         self._held = 0.0
+
+    def scope(
+        self,
+        *,
+        params: bool = False,
+        variables: Iterable[tuple[str, str]] | None = None,
+        additions: Sequence[Addition] = (),
+    ) -> Scope:
+        """Return a new scope of this release."""
+        return Scope(params=params, variables=variables, additions=additions, release=self._release)
 
     async def evaluate(
         self, scope: Scope, expressions: Sequence[Expression | None], variables: Variables, *, budget: int

@@ -16,6 +16,7 @@ import yaml
 
 from apiserver.admission.core import compilation, registration
 from apiserver.admission.core.sources import NoSuchKind, Nothing, Object, Sources
+from apiserver.apimachinery.releases import NEWEST, Release
 from apiserver.codecs.objects import decoding, defaults
 from apiserver.schema.context import Context
 from apiserver.schema.types import Struct
@@ -51,9 +52,9 @@ class Found:
     errors: list[str] = field(default_factory=list)
 
 
-def read(paths: Iterable[Path], *, now: str) -> Found:
-    """Read files, and the files in folders. Reads the disk and compiles expressions, so it may take long. `now` is the time for
-    defaults.
+def read(paths: Iterable[Path], *, now: str, release: Release = NEWEST) -> Found:
+    """Read files, and the files in folders. Reads the disk and compiles expressions of the release, so it may take long. `now` is the
+    time for defaults.
     """
     found = Found()
     for file in _files(paths, found.errors):
@@ -63,7 +64,7 @@ def read(paths: Iterable[Path], *, now: str) -> Found:
             found.errors.append(f"{file}: {' '.join(str(e).split())}")
             continue
         for where, document in _objects(str(file), documents):
-            found.errors += [f"{where}: {error}" for error in _take(document, found, now)]
+            found.errors += [f"{where}: {error}" for error in _take(document, found, now, release)]
     return found
 
 
@@ -100,7 +101,7 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             yield where, document
 
 
-def _take(document: Any, found: Found, now: str) -> Iterator[str]:
+def _take(document: Any, found: Found, now: str, release: Release) -> Iterator[str]:
     """Take an object, or yield its errors."""
     if not isinstance(document, dict):
         yield "is no object"
@@ -132,7 +133,7 @@ def _take(document: Any, found: Found, now: str) -> Iterator[str]:
         for error in _complete(shape, content, into=known[name], now=now):
             yield f"{about}: {error}"
         if known[name]:
-            yield from (f"{about}: {error}" for error in compilation.errors(sort, known[name]))
+            yield from (f"{about}: {error}" for error in compilation.errors(sort, known[name], release))
 
 
 def _complete(shape: Struct, content: Object, *, into: dict[str, Any], now: str) -> Iterator[str]:
@@ -202,8 +203,9 @@ class Params:
 class Files:
     """Follows files and folders. The caller runs `run` as a task, so that changes take effect."""
 
-    def __init__(self, paths: Sequence[Path], *, now: Callable[[], str]) -> None:
+    def __init__(self, paths: Sequence[Path], *, now: Callable[[], str], release: Release = NEWEST) -> None:
         self._paths = paths
+        self._release = release
         self._now = now
         self._seen: object = None
         self._kept = {name: Kept() for name in registration.SHAPES}
@@ -213,7 +215,7 @@ class Files:
     def load(self) -> list[str]:
         """Read everything, and return all errors. With an error, nothing changes."""
         self._seen = self._signature()
-        return self._take(read(self._paths, now=self._now()))
+        return self._take(read(self._paths, now=self._now(), release=self._release))
 
     async def run(self) -> None:
         """Read changed files again until cancelled."""
@@ -223,7 +225,8 @@ class Files:
             if signature == self._seen:
                 continue
             self._seen = signature
-            errors = self._take(await asyncio.to_thread(read, self._paths, now=self._now()))
+            found = await asyncio.to_thread(read, self._paths, now=self._now(), release=self._release)
+            errors = self._take(found)
             for error in errors:
                 logger.error("the changed admission files are not used", extra={"error": error})
             if not errors:

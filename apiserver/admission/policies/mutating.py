@@ -63,7 +63,9 @@ class Mutator:
 
     def __init__(self, name: str, spec: Mapping[str, Any], expressions: Expressions) -> None:
         variables = [(each["name"], each["expression"]) for each in spec.get("variables") or ()]
-        self.scope = Scope(params=bool(spec.get("paramKind")), variables=variables, additions=(environments.MUTATIONS,))
+        self.scope = expressions.scope(
+            params=bool(spec.get("paramKind")), variables=variables, additions=(environments.MUTATIONS,)
+        )
         self.conditions = MatchConditions.of(
             spec.get("matchConditions"), expressions, name=name, kind="policy", step="validate", scope=self.scope
         )

@@ -79,7 +79,7 @@ class Validator:
         self._expressions = expressions
         self._ignores = spec.get("failurePolicy") == IGNORE
         variables = [(variable["name"], variable["expression"]) for variable in spec.get("variables") or ()]
-        self.scope = scope = Scope(params=bool(spec.get("paramKind")), variables=variables)
+        self.scope = scope = expressions.scope(params=bool(spec.get("paramKind")), variables=variables)
         self._validations = [
             _validation(scope, given, at=f"spec.validations[{i}]")
             for i, given in enumerate(spec.get("validations") or ())

@@ -94,7 +94,13 @@ def _function(name: str, overload: str, *arguments: Type, result: Type) -> Funct
 def _plain() -> Environment:
     first, second = parameter("K"), parameter("V")
     return Environment().extend(
-        libraries=(standard.LIBRARY, optionals.LIBRARY, comprehensions.LIBRARY, bindings.LIBRARY, strings.LIBRARY_V2),
+        libraries=(
+            standard.LIBRARY_0_26,
+            optionals.LIBRARY,
+            comprehensions.LIBRARY,
+            bindings.LIBRARY,
+            strings.LIBRARY_V2_0_26,
+        ),
         variables=[Variable(name, _type(text)) for name, text in TABLE["variables"].items()],
         types=(opaque("test.At"),),
         functions=(

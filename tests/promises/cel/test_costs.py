@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 import yaml
 
+from apiserver.apimachinery.releases import V1_36
 from apiserver.resources import _device_selectors
 from kubecel.check import cost
 from kubecel.check.declarations import UNLIMITED, Range, Shape, Variable
@@ -114,18 +115,20 @@ class Judge:
 @cache
 def base() -> Judge:
     declared = [Variable(name, type_) for name, type_ in VARIABLES.items()]
-    extended = environments.base().extend(Addition(introduced=ALWAYS, extend=lambda e: e.extend(variables=declared)))
+    extended = environments.base((1, 36)).extend(
+        Addition(introduced=ALWAYS, extend=lambda e: e.extend(variables=declared))
+    )
     return Judge(extended.new, {})
 
 
 @cache
 def rules() -> Judge:
-    return Judge(environments.rules(SELF).new, environments.RuleShapes(SELF))
+    return Judge(environments.rules(SELF, (1, 36)).new, environments.RuleShapes(SELF))
 
 
 @cache
 def devices(*, lists: bool) -> Judge:
-    found = _device_selectors.environments_of(lists=lists, consumable=True)
+    found = _device_selectors.environments_of(V1_36, lists=lists, consumable=True)
     return Judge(found.new, {"device": _device_selectors.device(lists=lists, consumable=True)})
 
 

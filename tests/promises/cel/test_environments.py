@@ -14,6 +14,9 @@ from tests.fixtures.cases import each_case
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "environments.yaml").read_text(), yaml.CSafeLoader)
 
+RELEASE = (1, 36)
+"""The release that the table is of."""
+
 
 def _signature(overload: Overload) -> str:
     arguments = [str(of) for of in overload.arguments]
@@ -35,20 +38,28 @@ def _contents(environment: Environment) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("version", TABLE["new"])
 def test_a_new_expression_may_use_what_its_version_has(version: str) -> None:
-    assert _contents(environments.base(_version(version)).new) == TABLE["new"][version]
+    assert _contents(environments.base(RELEASE, compatibility=_version(version)).new) == TABLE["new"][version]
 
 
 @pytest.mark.parametrize("version", TABLE["new"])
 def test_a_stored_expression_may_use_everything_in_every_version(version: str) -> None:
-    stored = environments.base(_version(version)).stored
+    stored = environments.base(RELEASE, compatibility=_version(version)).stored
     assert _contents(stored) == {name: TABLE["stored"][name] for name in ("libraries", "validators")}
 
 
 @each_case("function", TABLE["stored"]["functions"])
 def test_a_function_has_the_overloads_of_kubernetes_in_its_order(function: str) -> None:
-    overloads = environments.base().stored.functions[function].overloads
+    overloads = environments.base(RELEASE).stored.functions[function].overloads
     assert [_signature(overload) for overload in overloads] == TABLE["stored"]["functions"][function]
 
 
 def test_there_are_no_other_functions() -> None:
-    assert environments.base().stored.functions.keys() == TABLE["stored"]["functions"].keys()
+    assert environments.base(RELEASE).stored.functions.keys() == TABLE["stored"]["functions"].keys()
+
+
+def test_release_adds_libraries_to_stored_expressions_first() -> None:
+    """A new expression of 1.37 may use what 1.36 had."""
+    before, newest = environments.base((1, 36)), environments.base((1, 37))
+    assert "includes" in newest.stored.functions
+    assert not any("includes" in of.functions for of in (before.new, before.stored, newest.new))
+    assert "includes" in environments.base((1, 38)).new.functions

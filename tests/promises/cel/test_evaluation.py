@@ -59,7 +59,7 @@ def _environment() -> Environment:
         Overload(id="@mapInsert_map_map", arguments=(grown, grown), result=grown),
     )
     return Environment().extend(
-        libraries=(standard.LIBRARY, optionals.LIBRARY),
+        libraries=(standard.LIBRARY_0_26, optionals.LIBRARY),
         functions=(Function("cel.@mapInsert", insert),),
         macros=macros.COMPREHENSIONS + macros.BINDINGS,
         variables=[Variable(name, _type(of)) for name, of in TABLE["types"].items()],

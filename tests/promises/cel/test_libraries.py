@@ -44,7 +44,7 @@ def _type(text: str) -> types.Type:
 @functools.cache
 def _environment() -> Environment:
     declared = [Variable(name, _type(of["type"])) for name, of in TABLE["variables"].items()]
-    return base().new.extend(variables=[Variable("authorizer", AUTHORIZER), *declared])
+    return base((1, 36)).new.extend(variables=[Variable("authorizer", AUTHORIZER), *declared])
 
 
 def _variables() -> dict[str, Value]:
