@@ -110,7 +110,7 @@ async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -
         case _, "import" | "export" as action:
             return await _move(settings, kinds, environ, action)
         case _, action:
-            return await _store(settings, kinds, action)
+            return await _store(settings, action)
     return 0
 
 
@@ -156,13 +156,13 @@ def _roles(kinds: Kinds) -> str:
     return "# Written by `sluice roles`, from the declarations of the kinds.\n" + "---\n".join(documents)
 
 
-async def _store(settings: Config, kinds: Kinds, action: str) -> int:
-    """Run a store command. `check` fails if anything would keep a server from starting."""
+async def _store(settings: Config, action: str) -> int:
+    """Run a store command. `check` fails if anything would keep a server from starting, in any release that it may be."""
     command = {"init": administration.init, "check": administration.check, "info": administration.info}[action]
     options = store_options(settings.storage)
     if settings.storage.wait_seconds:
         await patience.wait(options, seconds=settings.storage.wait_seconds, tell=_say)
-    lines = await command(options, [kind.storage_name for kind in kinds.stored])
+    lines = await command(options, app.storage_names(settings.serving, alone=settings.alone))
     for line in lines:
         print(line)
     if action == "check":

@@ -30,10 +30,10 @@ from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.admission.webhooks.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhooks.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
-from apiserver.apimachinery.releases import NEWEST, Release, at
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
-from apiserver.codecs.objects import canonical
+from apiserver.codecs.objects import adopted, canonical, indexed
 from apiserver.codecs.protobuf import messages
 from apiserver.config import features
 from apiserver.config.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
@@ -64,11 +64,13 @@ from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.resource import Resource
+from apiserver.schema.types import Struct
 from apiserver.serving import health
 from apiserver.serving.health import Check
 from apiserver.standalone import answers, control
 from apiserver.standalone.control import Control
-from apiserver.storage.store import Store, Stores
+from apiserver.storage import store as storage
+from apiserver.storage.store import Store, StoreOptions, Stores
 from apiserver.validation import verdict
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
@@ -154,7 +156,7 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     served.
     """
     release = release_of(serving)
-    found = at(release, [*RESOURCES, *chain.from_iterable(map(packages.load, serving.kinds))])
+    found = [*at(release, RESOURCES), *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
@@ -187,6 +189,38 @@ def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tup
 def release_of(serving: Serving) -> Release:
     """Return the release of Kubernetes that the server is."""
     return NEWEST if serving.emulated is None else serving.emulated
+
+
+async def open_stores(options: StoreOptions, served: Kinds, serving: Serving, *, alone: bool = False) -> Stores:
+    """Start following the stores of the kinds. Objects of other releases are read as this release would have stored them.
+
+    Raises ValueError when the URL cannot be read.
+    """
+    readers = {kind.storage_name: indexed.reader(kind) for kind in served.stored}
+    return await storage.open_stores(options, readers, adopt=adopters(served, serving, alone=alone))
+
+
+def adopters(served: Kinds, serving: Serving, *, alone: bool = False) -> dict[str, adopted.Adopt]:
+    """Return the readers of values that servers of other releases stored, by storage name, for kinds whose members differ."""
+    shapes: dict[str, list[Struct]] = {}
+    for release in reversed(SUPPORTED):
+        if release != served.release:
+            for kind in _stored(serving, release, alone=alone):
+                shapes.setdefault(kind.storage_name, []).append(kind.shape)
+    found = {
+        kind.storage_name: adopted.adopter(kind.shape, shapes.get(kind.storage_name, ())) for kind in served.stored
+    }
+    return {name: adopt for name, adopt in found.items() if adopt is not None}
+
+
+def storage_names(serving: Serving, *, alone: bool = False) -> list[str]:
+    """Return the names under which the store keeps kinds: those of the given release, or of every release that the server may be."""
+    possible = SUPPORTED if serving.emulated is None else (serving.emulated,)
+    return sorted({kind.storage_name for release in possible for kind in _stored(serving, release, alone=alone)})
+
+
+def _stored(serving: Serving, release: Release, *, alone: bool) -> Sequence[Resource]:
+    return kinds(replace(serving, emulated=release, feature_gates={}, runtime_config={}), alone=alone).stored
 
 
 def _gate_errors(

@@ -24,7 +24,6 @@ from functools import partial
 from apiserver import app as composition
 from apiserver.app import App
 from apiserver.audit.opening import open_auditor
-from apiserver.codecs.objects import indexed
 from apiserver.config import config
 from apiserver.delegation import Delegates
 from apiserver.kinds.served import Kinds
@@ -36,7 +35,7 @@ from apiserver.serving.listener import Listener, is_handed_over, listening_socke
 from apiserver.serving.steps import METER
 from apiserver.serving.x509 import chains
 from apiserver.serving.x509.chains import BadCertificates
-from apiserver.storage.store import StoreOptions, Stores, open_stores
+from apiserver.storage.store import StoreOptions, Stores
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +175,7 @@ async def serve(
     shared = is_handed_over(environ, pid=os.getpid())
     sock = sock or listen(settings, environ)
     auditor = open_auditor(settings.audit, environ)
-    stores = await open_stores(options, {r.storage_name: indexed.reader(r) for r in kinds.stored})
+    stores = await composition.open_stores(options, kinds, settings.serving, alone=settings.alone)
     if auditor is not None:
         auditor.start()
     try:

@@ -21,6 +21,7 @@ from apiserver.storage.log import RawEntry, Record
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import (
+    AdoptFunc,
     Entry,
     Event,
     EventType,
@@ -92,6 +93,7 @@ class Replica:
         budget: Budget,
         clock: Callable[[], float],
         seen: Callable[[bytes, Entry], None],
+        adopt: AdoptFunc | None = None,
     ) -> None:
         self.resource = resource
         self.commands = Commands(resource)
@@ -113,6 +115,7 @@ class Replica:
         self.installed = asyncio.Event()
         self._options = options
         self._index_func = index_func
+        self._adopt = adopt or _as_it_is
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self._clock = clock
         self._seen = seen
@@ -143,9 +146,11 @@ class Replica:
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         try:
             if is_whole(value):
-                line, verbatim = split(value)
+                own = self._adopt(value)
+                line, verbatim = split(own)
                 labels, fields = self._index_func(line)
-                return Entry(key, revision, splice(line, revision), labels, fields, verbatim=verbatim)
+                body = splice(line, revision)
+                return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=own is not value)
             why = "it does not begin as an object does, or is no text"
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = str(error)[:1024]
@@ -354,6 +359,10 @@ class Replica:
             return None
         self._marks.appendleft(found)
         return found[1]
+
+
+def _as_it_is(value: bytes) -> bytes:
+    return value
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

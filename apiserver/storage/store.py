@@ -16,6 +16,7 @@ import random
 import secrets
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from apiserver import metrics
 from apiserver.runtime import tasks
@@ -32,7 +33,7 @@ from apiserver.storage.pipeline import Disconnected, Failed, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice, split
+from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice, split
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
 from apiserver.watchcache.mvcc import Diverged, View
@@ -48,6 +49,7 @@ STEADY_SECONDS = 2.0
 """A session that ended sooner was as useless as none: its cause probably persists."""
 PUMP_PAUSE = 0.05
 STOPPING = "the server is stopping"
+_NOTHING_ADOPTED: Mapping[str, AdoptFunc] = MappingProxyType({})
 
 
 class Store:
@@ -174,8 +176,8 @@ class Store:
         """Commit a write. Return its entry once this replica's memory holds it; for a deletion, the last state at its revision.
 
         Raises KeyExists, Moved, TooBig, Unavailable (nothing was executed) and OutcomeUnknown. A value that equals the present
-        one is not written: its entry is returned. A dry run checks the same against the newest state. Its entry keeps the
-        expected revision, and has none on a create.
+        one is not written, unless a server of another release wrote that: its entry is returned. A dry run checks the same against
+        the newest state. Its entry keeps the expected revision, and has none on a create.
         """
         if write.value is not None and len(write.value) > self.object_limit:
             raise TooBig(f"{len(write.value)} bytes are more than {self.object_limit}")
@@ -200,7 +202,9 @@ class Store:
         if write.value is None or not write.expected:
             return False
         held = self._replica.current(write.key)
-        return held is not None and held.revision == write.expected and splice(write.value, held.revision) == held.value
+        if held is None or held.adopted:
+            return False
+        return held.revision == write.expected and splice(write.value, held.revision) == held.value
 
     async def _rehearse(self, write: Write) -> Entry:
         await self.barrier()
@@ -224,7 +228,13 @@ class Stores(Mapping[str, Store]):
     """All resources of one store, and the tasks that maintain them."""
 
     def __init__(
-        self, options: StoreOptions, resources: Mapping[str, IndexFunc], *, boot_id: str, rng: random.Random
+        self,
+        options: StoreOptions,
+        resources: Mapping[str, IndexFunc],
+        *,
+        boot_id: str,
+        rng: random.Random,
+        adopt: Mapping[str, AdoptFunc],
     ) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._options = options
@@ -236,7 +246,15 @@ class Stores(Mapping[str, Store]):
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
         budget = Budget(options.window_bytes)
         self._replicas = {
-            name: Replica(name, index_func, options=options, budget=budget, clock=loop.time, seen=self._writer.seen)
+            name: Replica(
+                name,
+                index_func,
+                options=options,
+                budget=budget,
+                clock=loop.time,
+                seen=self._writer.seen,
+                adopt=adopt.get(name),
+            )
             for name, index_func in resources.items()
         }
         self._stores = {
@@ -450,13 +468,16 @@ async def open_stores(
     *,
     boot_id: str | None = None,
     rng: random.Random | None = None,
+    adopt: Mapping[str, AdoptFunc] = _NOTHING_ADOPTED,
 ) -> Stores:
     """Start following the store; return at once. `Stores.why_not_ready` says what is still missing, `ready` waits for it.
 
-    `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `boot_id` names this process in the log. Raises
-    ValueError when the URL cannot be read.
+    `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `adopt`: the same → the reader of values that servers of
+    other releases may have stored. `boot_id` names this process in the log. Raises ValueError when the URL cannot be read.
     """
     pipeline.open_wire(options, "sluice")  # reports an invalid URL now
-    stores = Stores(options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random())
+    stores = Stores(
+        options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random(), adopt=adopt
+    )
     stores.start()
     return stores

@@ -1,7 +1,8 @@
 """Run one round of PUT and PATCH: live -> change -> set managers -> admit -> validate -> admit -> commit if the revision is unchanged.
 
-A new value equal to the stored one is not written. Neither is one that only has later times in managedFields. A patch that creates handles
-an absent object as a POST does. If another client creates it first, the next round works on that object.
+A new value equal to the stored one is not written, unless a server of another release stored it. Neither is one that only has later times
+in managedFields. A patch that creates handles an absent object as a POST does. If another client creates it first, the next round works on
+that object.
 Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Update.
 """
 
@@ -92,7 +93,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, size=stored_size))
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)
-    if await run_sized(READ_STORED, live.size, canonical.same, new, old):
+    if not live.adopted and await run_sized(READ_STORED, live.size, canonical.same, new, old):
         return Outcome((await call.store.confirm(live)).value)
     try:
         value = await lifecycle.to_store(call, new, size=stored_size)

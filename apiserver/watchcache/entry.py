@@ -21,6 +21,9 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 IndexFunc = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
 """Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure."""
 
+AdoptFunc = Callable[[bytes], bytes]
+"""Returns a stored value as the release that this server is would store it. Handed in by `app`; pure."""
+
 _BEGINNING = b'{"metadata":{'
 _UID = b',"uid":"'
 
@@ -84,7 +87,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is the
     text behind it in the stored value; decoders of raw JSON read it. `fields` holds the values of the resource's indexed fields in its own
     order. `group` is None until the first list needs one. `uid_hash` is for shard selectors, -1 until the first of them. `judged`: this
-    process validated the object before it was stored.
+    process validated the object before it was stored. `adopted`: the stored bytes differ, because a server of another release wrote them.
 
     No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
@@ -98,6 +101,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     uid_hash: int = -1
     verbatim: bytes = b""
     judged: bool = False
+    adopted: bool = False
 
     readable: ClassVar[bool] = True
 

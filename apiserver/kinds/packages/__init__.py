@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
+from apiserver.apimachinery.releases import NEWEST, Release, at
 from apiserver.codecs.objects import indexed
 from apiserver.kinds.packages import arguments, hooks, shape
 from apiserver.kinds.served import Kinds
@@ -29,8 +30,8 @@ _ALWAYS_SELECTABLE = ("metadata.name", "metadata.namespace")
 _VERBS = re.compile(r"\*|[a-z][a-z0-9:-]*")
 
 
-def load(package: str) -> Iterator[Resource | str]:
-    """Yield the kinds that a package declares, and a text for each error that prevents serving one."""
+def load(package: str, release: Release = NEWEST) -> Iterator[Resource | str]:
+    """Yield the kinds that a package declares for a release, and a text for each error that prevents serving one."""
     try:
         module = importlib.import_module(package)
     except (Exception, SystemExit) as e:  # noqa: BLE001 - any failure of the package's own code
@@ -40,7 +41,7 @@ def load(package: str) -> Iterator[Resource | str]:
     if not isinstance(found, Sequence) or isinstance(found, str) or not found:
         yield f"{package}: {MEMBER} is not there" if found is None else f"{package}: {MEMBER} is not a list of kinds"
         return
-    for position, declared in enumerate(found):
+    for position, declared in enumerate(at(release, tuple(found))):
         if not isinstance(declared, Resource):
             yield f"{package}: {MEMBER}[{position}] is not a Resource"
             continue
