@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 
+from apiserver.apimachinery import releases
 from tests.e2e.controlplane import binaries
 from tests.fixtures import cases, steps
 
@@ -35,8 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get(binaries.CHOICE):
-        # Sluice is the release that it is compared with.
-        os.environ["SLUICE_EMULATED_VERSION"] = binaries.minor()
+        # Sluice is the release that it is compared with, or the nearest that it can be.
+        major, minor = map(int, binaries.minor().split("."))
+        os.environ["SLUICE_EMULATED_VERSION"] = str(releases.nearest(releases.Release(major, minor)))
     cases.select(config.getoption(cases.OPTION))
 
 

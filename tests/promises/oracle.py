@@ -55,8 +55,9 @@ class Oracle:
             if (part := rest.pop()) not in parts:
                 parts.add(part)
                 rest += self._uses(part)
-        release = self.root / KUBERNETES
-        chosen = release.with_name(binaries.MODULE.modfile.name)
+        release, chosen = self.root / KUBERNETES, binaries.MODULE.modfile
+        if chosen.is_relative_to(ROOT):
+            chosen = release.with_name(chosen.name)
         texts = [
             (self._name(part), (chosen if part == release else part).read_text()) for part in sorted({*parts, release})
         ]

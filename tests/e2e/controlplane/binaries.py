@@ -1,6 +1,7 @@
 """The Kubernetes binaries that tests run, built once into a cache outside the checkout, from the Go module beside this file and others.
 
-`go.mod` is the newest release of Kubernetes that Sluice can be. `go-<version>.mod` is another one: `KUBERNETES=<version>` chooses it.
+`go.mod` is the newest release of Kubernetes that Sluice can be. `go-<version>.mod` is another one: `KUBERNETES=<version>` chooses it, also
+one that `make next` generated into the cache.
 """
 
 from __future__ import annotations
@@ -35,11 +36,33 @@ class Module:
     """Names that `go build` gives to binaries, where the project uses another name."""
 
     @property
+    def versions(self) -> Mapping[str, pathlib.Path]:
+        """The go.mod of each Kubernetes version, as in `1.37.2`: the newest supported one first, those of `make next` last. Empty for a
+        module that does not depend on Kubernetes."""
+        first = self.folder / "go.mod"
+        if (pinned := _pinned(first)) is None:
+            return {}
+        known = {pinned: first}
+        for folder in (self.folder, self.generated):
+            for file in sorted(folder.glob("go-*.mod"), reverse=True):
+                known.setdefault(file.stem.removeprefix("go-"), file)
+        return known
+
+    @property
+    def generated(self) -> pathlib.Path:
+        """The folder in the cache with the go.mod of versions that the checkout does not have."""
+        return cache_folder() / "modules" / self.folder.name
+
+    @property
     def modfile(self) -> pathlib.Path:
-        """The go.mod of the chosen Kubernetes release. A module without one for it does not depend on Kubernetes."""
-        chosen = os.environ.get(CHOICE, "")
-        other = self.folder / f"go-{chosen}.mod"
-        return other if chosen and other.exists() else self.folder / "go.mod"
+        """The go.mod of the chosen Kubernetes version. Raises BuildError if there is none."""
+        chosen = os.environ.get(CHOICE, "").removeprefix("v")
+        known = self.versions
+        if not chosen or not known:
+            return self.folder / "go.mod"
+        if chosen not in known:
+            raise BuildError(f"{CHOICE}={chosen} is not one of {', '.join(known)} ({self.folder.name})")
+        return known[chosen]
 
     @property
     def checksums(self) -> str:
@@ -131,30 +154,37 @@ def run_go(*arguments: str, folder: pathlib.Path) -> str:
 
 
 def version() -> str:
-    """The Kubernetes release that the tests run against, as in `v1.37.2`. Raises BuildError for one without a go.mod."""
-    chosen = os.environ.get(CHOICE, "").removeprefix("v")
-    known = versions()
-    if chosen and chosen not in known:
-        raise BuildError(f"{CHOICE}={chosen} is not one of {', '.join(known)}")
-    return f"v{chosen or known[0]}"
+    """The Kubernetes version that the tests run against, as in `v1.37.2`. Raises BuildError for one without a go.mod."""
+    return f"v{_pinned(MODULE.modfile)}"
 
 
 def minor() -> str:
     """The minor release of `version`, as in `1.37`."""
-    return version().removeprefix("v").rpartition(".")[0]
+    return ".".join(version().removeprefix("v").split(".")[:2])
+
+
+@contextlib.contextmanager
+def choosing(version: str) -> Iterator[None]:
+    """Run against this Kubernetes version, as if `KUBERNETES` named it. Programs that are started meanwhile do so, too."""
+    before = os.environ.get(CHOICE)
+    os.environ[CHOICE] = version
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[CHOICE]
+        else:
+            os.environ[CHOICE] = before
 
 
 def versions() -> list[str]:
-    """The Kubernetes releases that can be chosen, as in `1.37.2`: that of go.mod first."""
-    others = sorted(MODULE.folder.glob("go-*.mod"), reverse=True)
-    return [_pinned(MODULE.folder / "go.mod"), *map(_pinned, others)]
+    """The Kubernetes versions of the checkout, as in `1.37.2`: that of go.mod first."""
+    return [version for version, file in MODULE.versions.items() if file.parent == MODULE.folder]
 
 
-def _pinned(modfile: pathlib.Path) -> str:
+def _pinned(modfile: pathlib.Path) -> str | None:
     pinned = re.search(r"^\s*(?:require )?k8s\.io/kubernetes v(\S+)", modfile.read_text(), re.MULTILINE)
-    if pinned is None:
-        raise BuildError(f"{modfile} requires no k8s.io/kubernetes")
-    return pinned[1]
+    return pinned[1] if pinned else None
 
 
 def _cached(name: str, module: Module) -> pathlib.Path:
@@ -175,7 +205,8 @@ def cache_folder() -> pathlib.Path:
 
 def _folder_of(module: Module) -> pathlib.Path:
     # The checksums cover all that is compiled; the flags and the machine decide the rest.
-    recipe = [module.checksums, version(), *_flags(), platform.system(), platform.machine()]
+    of = [version()] if module.versions else []
+    recipe = [module.checksums, *of, *_flags(module), platform.system(), platform.machine()]
     return cache_folder() / "bin" / _digest(*recipe)
 
 
@@ -208,11 +239,21 @@ def only_one(lock: pathlib.Path, waiting: str) -> Iterator[None]:
 def _build(module: Module, missing: Mapping[str, pathlib.Path], folder: pathlib.Path) -> None:
     """Into a folder of its own first: what has its final name is whole."""
     packages = [module.packages[name] for name in missing]
-    _say(f"building {', '.join(missing)} ({version()}) into {folder}: once; {module.takes}")
+    of = f" of Kubernetes {version()}" if module.versions else ""
+    _say(f"building {', '.join(missing)}{of} into {folder}: once; {module.takes}")
     started = time.monotonic()
     log = folder / "build.log"
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished.") as unfinished:
-        command = [_go(), "build", f"-modfile={module.modfile}", "-v", *_flags(), "-o", f"{unfinished}/", *packages]
+        command = [
+            _go(),
+            "build",
+            f"-modfile={module.modfile}",
+            "-v",
+            *_flags(module),
+            "-o",
+            f"{unfinished}/",
+            *packages,
+        ]
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
@@ -251,11 +292,13 @@ def _package_count(module: Module, packages: Sequence[str]) -> int:
     return len(listed.stdout.splitlines())
 
 
-def _flags() -> list[str]:
-    # Without a version, everything calls itself v0.0.0-master+$Format:%H$, and `kubectl version` fails to parse that.
-    major, minor = version().removeprefix("v").split(".")[:2]
-    stamp = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
-    variables = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
+def _flags(module: Module) -> list[str]:
+    variables: list[str] = []
+    if module.versions:
+        # Without a version, everything calls itself v0.0.0-master+$Format:%H$, and `kubectl version` fails to parse that.
+        major, minor = version().removeprefix("v").split(".")[:2]
+        stamp = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
+        variables += [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
     return ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", " ".join(["-s", "-w", *variables])]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED
 from tests.e2e.controlplane import binaries
+from tests.e2e.node import programs
 
 # Stands in for `go build ... -o DIR/ PACKAGE...` (and answers `go list` with nothing): counts its runs, takes a moment, writes DIR/<name>.
 GO = """#!/bin/sh
@@ -36,7 +37,7 @@ def go(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     monkeypatch.setattr(binaries, "_go", lambda: str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
-    for name in ("KUBECTL", *binaries.FOLDERS):
+    for name in ("KUBECTL", *binaries.FOLDERS, binaries.CHOICE):
         monkeypatch.delenv(name, raising=False)
     return script
 
@@ -83,6 +84,35 @@ def test_the_environment_chooses_the_release(go: pathlib.Path, monkeypatch: pyte
 
 def test_every_supported_release_can_be_chosen() -> None:
     assert {version.rpartition(".")[0] for version in binaries.versions()} == set(map(str, SUPPORTED))
+
+
+@pytest.mark.parametrize("version", ["1.36.3", "v1.36.3"])
+def test_a_version_can_be_named_with_its_letter(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv(binaries.CHOICE, version)
+    assert binaries.version() == "v1.36.3"
+    assert binaries.MODULE.modfile.name == "go-1.36.3.mod"
+
+
+def test_a_version_that_was_generated_can_be_chosen(go: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = binaries.MODULE.generated
+    folder.mkdir(parents=True)
+    (folder / "go-1.99.0-alpha.2.mod").write_text("require k8s.io/kubernetes v1.99.0-alpha.2\n")
+    (folder / "go-1.99.0-alpha.2.sum").write_text("")
+    before = binaries.versions()
+    with binaries.choosing("1.99.0-alpha.2"):
+        assert (binaries.version(), binaries.minor()) == ("v1.99.0-alpha.2", "1.99")
+        assert said(binaries.kubectl()) == "built kubectl\n"
+        with pytest.raises(binaries.BuildError, match=r"1\.99\.0-alpha\.2 is not one of .* \(kubernetes\)"):
+            programs.program("kubelet")
+    assert binaries.versions() == before
+
+
+def test_programs_without_kubernetes_are_the_same_for_every_version(go: pathlib.Path) -> None:
+    built = set()
+    for version in binaries.versions():
+        with binaries.choosing(version):
+            built.add(programs.program("helm"))
+    assert len(built) == 1
 
 
 def test_an_unknown_release_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
