@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-unit rewritten test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench next binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -92,6 +92,9 @@ fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: 
 
 bench: venv ## measure (bench/README.md), and say which bounds are missed; ARGS=--upstream: beside kube-apiserver, ARGS=--quick: fewer samples
 	$(BIN)/python -m bench $(ARGS)
+
+next: venv ## the work list of another Kubernetes release: what it answers otherwise than the recorded one (VERSION=1.38.0-alpha.2 ARGS="--output list.md")
+	$(BIN)/python -m tests.e2e.next $(VERSION) $(ARGS)
 
 binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)
 	$(BIN)/python tests/e2e/controlplane/binaries.py

@@ -85,15 +85,15 @@ def upstream(folder: pathlib.Path) -> Iterator[Target]:
     cluster = plane.ControlPlane(folder, flags=[GATES, UPSTREAMS])
     try:
         cluster.start_etcd()
-        _age(cluster.etcd_url)
+        age(cluster.etcd_url)
         cluster.start_apiserver()
         yield Target("upstream", UPSTREAM_GROUP, cluster.admin, True, {cluster.folder / "kube-apiserver.log": PANIC})
     finally:
         cluster.stop()
 
 
-def _age(etcd: str) -> None:
-    """Gives etcd a past and has it forgotten. Version 1 is then too old from the start, as it is in every cluster after some minutes."""
+def age(etcd: str) -> None:
+    """Give etcd a past and have it forgotten. Version 1 is then too old from the start, as it is in every cluster after some minutes."""
 
     def ask(method: str, message: Mapping[str, Any]) -> Any:
         with contextlib.closing(http.client.HTTPConnection(urlsplit(etcd).netloc, timeout=60)) as connection:
