@@ -388,7 +388,7 @@ def _all(errors: FieldErrors) -> FieldErrors:
 
 
 REPORTED = since(V1_37, _each_once, before=_all, what="an update reports an error of metadata once in `causes`")
-"""Which of the errors of a refused object are reported. Upstream: ErrorList.Filter, which since 1.37 sees the errors of every kind."""
+"""Returns the errors of a refused object that are reported. Upstream: ErrorList.Filter, which since 1.37 sees the errors of every kind."""
 
 
 def update_errors(

@@ -55,7 +55,7 @@ class Module:
 
     @property
     def modfile(self) -> pathlib.Path:
-        """The go.mod of the chosen Kubernetes version. Raises BuildError if there is none."""
+        """The go.mod of the chosen Kubernetes version. Raises BuildError without one."""
         chosen = os.environ.get(CHOICE, "").removeprefix("v")
         known = self.versions
         if not chosen or not known:

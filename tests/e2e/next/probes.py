@@ -1,4 +1,4 @@
-"""What a version of Kubernetes says of itself: feature gates, flags, discovery, OpenAPI and metrics of kube-apiserver."""
+"""Reads from kube-apiserver the description of its version: feature gates, flags, discovery, OpenAPI and metrics of kube-apiserver."""
 
 from __future__ import annotations
 

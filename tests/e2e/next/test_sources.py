@@ -25,7 +25,7 @@ def test_gates_have_a_stage_and_a_default() -> None:
     assert probes.gates(HELP) == {"DRAExtendedResource": "BETA, on", "ShardedListAndWatch": "ALPHA, off"}
 
 
-def test_what_is_gone_new_or_other_is_a_difference() -> None:
+def test_a_part_that_was_removed_added_or_changed_is_a_difference() -> None:
     before: Said = {
         "feature gates": {"A": "ALPHA, off", "B": "BETA, on", "C": "BETA, on"},
         "discovery": {"/version": {"minor": "1"}},

@@ -27,7 +27,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 LABEL: Object = {"f:labels": {"f:a": {}}}
 NEW_LABEL: Object = {"f:labels": {".": {}, "f:a": {}}}
 NOUN = since(V1_37, "patch", before="YAML")
-"""What errors call an applied configuration (APPLIED_NOUN)."""
+"""The noun of errors for an applied configuration (APPLIED_NOUN)."""
 NO_OBJECT = (
     "error decoding {}: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type "
     "map[string]interface {{}}"

@@ -1,4 +1,4 @@
-"""What the same expression means in Kubernetes 1.36 and in 1.37, as policies of kube-apiserver 1.36.3 and 1.37.2 evaluate it."""
+"""Results of the same expressions in Kubernetes 1.36 and in 1.37, as policies of kube-apiserver 1.36.3 and 1.37.2 evaluate it."""
 
 from __future__ import annotations
 
