@@ -70,7 +70,7 @@ _BY_NAME: Mapping[str, str] = {
 
 
 def changes(before: Any, after: Any) -> list[str]:
-    """How a document differs, one line for each smallest part. A part that was added or removed as a whole is one line, and so are many changes
+    """How a document differs, one line for each smallest part. A part added or removed as a whole is one line, and so are many changes
     of one form."""
     lines = list(_changes(before, after, ""))
     forms = Counter(map(_form, lines))
