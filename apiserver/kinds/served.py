@@ -114,6 +114,8 @@ def _versions(kind: Resource) -> Iterator[Resource]:
             versions=(),
             deprecation=version.deprecation,
             home=version.home,
+            returns_deleted=version.returns_deleted,
+            needs_version=version.needs_version,
             stored_as=kind,
             conversion=version.conversion,
         )

@@ -32,7 +32,7 @@ class Context(NamedTuple):
     """The things that hooks may use besides the object.
 
     `namespace_labels` returns the labels of the object's namespace, or None if there is no namespace. It raises LookupError with the reason
-    if they are unknown. `user` makes the request, and `verb` is its verb.
+    if they are unknown. `user` makes the request, and `verb` is its verb. `now` is its time in whole seconds, as objects have it.
 
     `old_obeys`: the stored object satisfies everything that its shape declares, so only changes need checks.
 
@@ -43,6 +43,7 @@ class Context(NamedTuple):
     gates: Gates = Gates()
     user: User = ANONYMOUS
     verb: str = ""
+    now: str = ""
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
     cel: Compiler | None = None
     checkpoint: Callable[[], None] = _go_on

@@ -132,7 +132,8 @@ class Consumption:
 class Column:
     """One column of the kind's Table. `cell(object, now)` computes its value; `now` is in seconds since the epoch.
 
-    Rows are cached, so a cell that changes with time defines `since(object)`: the moment from which its age counts, None if unknown.
+    Rows are cached, so a cell that changes with time defines `since(object)`: the moment from which its age counts. The cell shows
+    `ageless` if that is None.
 
     `reads` are the members that both functions read: `spec.pool.name`, or `spec.pool` with everything below. They get an object that may
     have nothing else. If `reads` is None, each row decodes the whole object.
@@ -150,6 +151,7 @@ class Column:
     description: str = ""
     priority: int = 0
     since: Callable[[Object], float | None] | None = None
+    ageless: str = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,15 +215,18 @@ class Version:
     Without `conversion` the JSON is the same in both: the stored bytes are served unchanged.
 
     Rules, selectable fields and subresources are those of the stored version. So are the columns, if this version names none; their cells
-    then get objects of this version. `home` is the one group that serves the version unless the operator changes that; "" is any group.
+    then get objects of this version. `home` is the one group that serves the version unless the operator changes that; "" is any group, and
+    None is no group. `returns_deleted` and `needs_version` are those of Resource.
     """
 
     name: str
     shape: Struct
     conversion: Conversion | None = None
     columns: Sequence[Column] | None = None
-    home: str = ""
+    home: str | None = ""
     deprecation: Deprecation | None = None
+    returns_deleted: bool = True
+    needs_version: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +260,8 @@ class Resource:
     * `virtual`: objects are requests, which the answer to a create completes; none is stored.
     * `lingers`: a deleted object stays until an update makes this False, as if it had a finalizer.
     * `ending` changes an object whose deletion begins.
+    * `returns_deleted`: the answer to a DELETE that removes the object is the object; otherwise it is a Status.
+    * `needs_version`: an update must name the resourceVersion.
     """
 
     kind: str
@@ -290,7 +297,9 @@ class Resource:
     ending: Callable[[Object], None] = _as_it_is
     versions: Sequence[Version] = ()
     deprecation: Deprecation | None = None
-    home: str = ""
+    returns_deleted: bool = True
+    needs_version: bool = False
+    home: str | None = ""
     stored_as: Resource | None = None
     conversion: Conversion | None = None
 

@@ -45,6 +45,8 @@ async def delete(services: Services, call: Call) -> Any:
         await unreadable.delete(services, call, dry_run=wanted.dry_run)
         return await answer.success(call.info.name)
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
+    if removed and not call.resource.returns_deleted:
+        return await answer.deleted(call.info.name, entry.uid.decode())
     code = 202 if not removed and wanted.orphan_dependents is False else 200
     return await answer.single(entry.value, code=code)
 

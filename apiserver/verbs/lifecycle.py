@@ -158,6 +158,7 @@ async def check(
         gates=services.gates,
         user=call.user,
         verb=call.info.verb,
+        now=meta.rfc3339(services.now()),
         namespace_labels=labels,
         cel=services.cel,
         checkpoint=workers.checkpoint,

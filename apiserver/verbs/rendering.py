@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -77,14 +77,21 @@ class Answer(NamedTuple):
 
     async def success(self, name: str) -> Any:
         """Answer that an operation on an object succeeded that cannot be shown."""
-        details = {"name": name, "kind": self.call.resource.kind}
+        return await self._success({"name": name, "kind": self.call.resource.kind}, code=200)
+
+    async def deleted(self, name: str, uid: str) -> Any:
+        """Answer that the object was deleted. Upstream's Status has no code here."""
+        named = self.call.resource.group_resource
+        return await self._success({"name": name, "group": named.group, "kind": named.resource, "uid": uid})
+
+    async def _success(self, details: Mapping[str, str], **more: int) -> Any:
         status = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Success",
             "details": details,
-            "code": 200,
+            **more,
         }
         written = forms.status(self.representation, status)
         recording = self.call.exchange.recording

@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from apiserver.apimachinery import errors, options
+from apiserver.apimachinery import errors, fieldpath, options
+from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.codecs.objects import canonical
 from apiserver.runtime.offload import READ_STORED, run_sized
@@ -149,8 +150,12 @@ def _version(new: Object) -> int:
 
 def _check_version(call: Call, name: str, new: Object, live: Entry) -> None:
     """Raise 409 unless the version that the request names is the stored one, in every round. No version (or 0) is an unconditional
-    write."""
+    write, which some kinds refuse with 422: the error has the kind's plural in place of its name, as upstream."""
     stated = _version(new)
+    if not stated and call.resource.needs_version:
+        text = "must be specified for an update"
+        kind = GroupKind(call.resource.group, call.resource.plural)
+        raise errors.invalid(kind, name, [fieldpath.invalid("metadata.resourceVersion", 0, text)])
     if not stated:
         new["metadata"]["resourceVersion"] = str(live.revision)
     elif stated != live.revision:

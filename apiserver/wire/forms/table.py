@@ -106,12 +106,16 @@ def _readable(shape: Struct, body: bytes) -> Object:
     return decoding.decode(shape, as_json.loads(body), raw=body).object
 
 
+Since = float | str
+"""The moment from which an age counts, or the text of a cell without an age."""
+
+
 class _Row:
     """A row's JSON, cut where an age stands: `texts` has one more than `since`. Its length is its cost in the cache."""
 
     __slots__ = ("since", "texts")
 
-    def __init__(self, texts: tuple[bytes, ...], since: tuple[float | None, ...]) -> None:
+    def __init__(self, texts: tuple[bytes, ...], since: tuple[Since, ...]) -> None:
         self.texts = texts
         self.since = since
 
@@ -182,18 +186,19 @@ class _Rows(Encoding):
         return min((ages.until[one] for since in self._since for one in since), default=math.inf)
 
 
-class _Ages(dict[float | None, bytes]):
+class _Ages(dict[Since, bytes]):
     """The JSON of each age now, and the time before which it stays as it is, for each age that was used."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
         self.now = now
-        self.until: dict[float | None, float] = {_FAILED_SINCE: math.inf}
+        self.until: dict[Since, float] = {_FAILED_SINCE: math.inf}
         self[_FAILED_SINCE] = _text(FAILED)
 
-    def __missing__(self, since: float | None) -> bytes:
-        age = self[since] = _text(meta.age_at(since, self.now))
-        self.until[since] = meta.same_age_until(since, self.now)
+    def __missing__(self, since: Since) -> bytes:
+        timed = not isinstance(since, str)
+        age = self[since] = _text(meta.age_at(since, self.now) if timed else since)
+        self.until[since] = meta.same_age_until(since, self.now) if timed else math.inf
         return age
 
 
@@ -366,7 +371,7 @@ class Table(Form):
 
     def _row(self, body: bytes, obj: Object) -> _Row:
         texts: list[bytes] = []
-        since: list[float | None] = []
+        since: list[Since] = []
         now, before, cells = self.clock(), b'{"cells":[', []
         for column in columns_of(self.resource):
             if column.since is None:
@@ -383,10 +388,10 @@ class Table(Form):
         texts.append(b'%b],"object":%b}' % (last, self._attached(body, obj)))
         return _Row(tuple(texts), tuple(since))
 
-    def _since(self, column: Column, since: Callable[[Object], float | None], body: bytes, obj: Object) -> float | None:
+    def _since(self, column: Column, since: Callable[[Object], float | None], body: bytes, obj: Object) -> Since:
         try:
             moment = since(obj)
-            return None if moment is None else float(moment)
+            return column.ageless if moment is None else float(moment)
         except Exception as e:  # noqa: BLE001 - the kind's own code
             self._failed(column, body, e)
             return _FAILED_SINCE
