@@ -27,6 +27,7 @@ _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _is_label = re.compile(_LABEL).fullmatch
 _is_old_label = re.compile(_OLD_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_caseless_subdomain = re.compile(_SUBDOMAIN, re.ASCII | re.IGNORECASE).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
 _is_identifier = re.compile(_IDENTIFIER).fullmatch
@@ -56,6 +57,12 @@ NOT_SUBDOMAIN = _pattern_text(
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN,
     "example.com",
+)
+NOT_CASELESS_SUBDOMAIN = _pattern_text(
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "Example.com",
 )
 NOT_KEY = _pattern_text(
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
@@ -123,6 +130,14 @@ def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
     errors = _too_long(text, SUBDOMAIN_BYTES, unit)
     if not _is_subdomain(text):
         errors.append(NOT_SUBDOMAIN)
+    return errors
+
+
+def caseless_dns_subdomain(text: str) -> list[str]:
+    """Check a DNS-1123 subdomain that may have upper case letters. Upstream's error shows the pattern of lower case all the same."""
+    errors = _too_long(text, SUBDOMAIN_BYTES, "bytes")
+    if not _is_caseless_subdomain(text):
+        errors.append(NOT_CASELESS_SUBDOMAIN)
     return errors
 
 

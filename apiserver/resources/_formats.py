@@ -314,22 +314,36 @@ def _field_requirement(wanted: Mapping[str, Any], path: Path) -> Iterator[FieldE
 
 
 def conditions(value: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
-    """Check a list of meta/v1 Conditions, one of each type."""
+    """Check a list of meta/v1 Conditions, one of each type, as releases before 1.37 do."""
+    return _conditions(value, path, named=False)
+
+
+def named_conditions(value: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
+    """Check a list of meta/v1 Conditions as 1.37 does: an empty type or status is reported as missing, and a repeated type on its
+    condition."""
+    return _conditions(value, path, named=True)
+
+
+def _conditions(value: Sequence[Mapping[str, Any]], path: Path, *, named: bool) -> Iterator[FieldError]:
     seen: set[str] = set()
     for i, condition in enumerate(value):
-        kind = condition.get("type", "")
+        at, kind = path.index(i), condition.get("type", "")
         if kind in seen:
-            yield fieldpath.duplicate(path.index(i).child("type"), kind).at(path.index(i))
+            yield fieldpath.duplicate(at if named else at.child("type"), kind).at(at)
         seen.add(kind)
-        at = path.index(i)
-        yield from (error.at(at) for error in _condition(condition, at))
+        yield from (error.at(at) for error in _condition(condition, at, named=named))
 
 
-def _condition(condition: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    yield from label_key(condition.get("type", ""), path.child("type"))
-    if condition.get("status", "") not in ("False", "True", "Unknown"):
-        shown = fieldpath.Typed(condition.get("status", ""))
-        yield fieldpath.not_supported(path.child("status"), shown, ("False", "True", "Unknown"))
+def _condition(condition: Mapping[str, Any], path: Path, *, named: bool) -> Iterator[FieldError]:
+    kind, status = condition.get("type", ""), condition.get("status", "")
+    if named and not kind:
+        yield fieldpath.required(path.child("type"), "is required")
+    else:
+        yield from label_key(kind, path.child("type"))
+    if named and not status:
+        yield fieldpath.required(path.child("status"))
+    elif status not in ("False", "True", "Unknown"):
+        yield fieldpath.not_supported(path.child("status"), fieldpath.Typed(status), ("False", "True", "Unknown"))
     yield from not_negative(condition.get("observedGeneration", 0), path.child("observedGeneration"))
     if condition.get("lastTransitionTime") in (None, times.ZERO):
         yield fieldpath.required(path.child("lastTransitionTime"))
