@@ -196,9 +196,11 @@ class _Ages(dict[Since, bytes]):
         self[_FAILED_SINCE] = _text(FAILED)
 
     def __missing__(self, since: Since) -> bytes:
-        timed = not isinstance(since, str)
-        age = self[since] = _text(meta.age_at(since, self.now) if timed else since)
-        self.until[since] = meta.same_age_until(since, self.now) if timed else math.inf
+        if isinstance(since, str):
+            shown, self.until[since] = since, math.inf
+        else:
+            shown, self.until[since] = meta.age_at(since, self.now), meta.same_age_until(since, self.now)
+        age = self[since] = _text(shown)
         return age
 
 
