@@ -1,4 +1,4 @@
-"""The feature gates of the kinds, as in 1.36, and how fields of disabled gates are dropped.
+"""The feature gates of the kinds, and how fields of disabled gates are dropped.
 
 Upstream: kubernetes/kubernetes `pkg/features/kube_features.go`, `pkg/registry/resource/*/strategy.go` (dropDisabledFields).
 """
@@ -10,17 +10,43 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apiserver.apimachinery.releases import V1_36, V1_37
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate, Gates, Stage
+from apiserver.schema.featuregate import Gate, Gates, Spec, Stage, versioned
 from apiserver.schema.resource import Object, Prepare
 
 DYNAMIC_RESOURCE_ALLOCATION = Gate("DynamicResourceAllocation", default=True, stage=Stage.GA, locked=True)
 _ALLOCATION = (DYNAMIC_RESOURCE_ALLOCATION,)
 ADMIN_ACCESS = Gate("DRAAdminAccess", default=True, stage=Stage.GA, locked=True, needs=_ALLOCATION)
-PRIORITIZED_LIST = Gate("DRAPrioritizedList", default=True, stage=Stage.GA, needs=_ALLOCATION)
-DEVICE_STATUS = Gate("DRAResourceClaimDeviceStatus", default=True, stage=Stage.BETA)
-DEVICE_TAINTS = Gate("DRADeviceTaints", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+PRIORITIZED_LIST = versioned(
+    "DRAPrioritizedList",
+    Spec(V1_36, default=True, stage=Stage.GA),
+    Spec(V1_37, default=True, stage=Stage.GA, locked=True),
+    needs=_ALLOCATION,
+)
+DEVICE_STATUS = versioned(
+    "DRAResourceClaimDeviceStatus",
+    Spec(V1_36, default=True, stage=Stage.BETA),
+    Spec(V1_37, default=True, stage=Stage.GA, locked=True),
+)
+DEVICE_TAINTS = versioned(
+    "DRADeviceTaints",
+    Spec(V1_36, default=True, stage=Stage.BETA),
+    Spec(V1_37, default=True, stage=Stage.GA),
+    needs=_ALLOCATION,
+)
+DEVICE_TAINT_RULES = versioned(
+    "DRADeviceTaintRules",
+    Spec(V1_36, default=False, stage=Stage.BETA),
+    Spec(V1_37, default=True, stage=Stage.GA),
+    needs=(DEVICE_TAINTS,),
+)
 PARTITIONABLE_DEVICES = Gate("DRAPartitionableDevices", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+COMPATIBILITY_GROUPS = versioned(
+    "DRADeviceCompatibilityGroups",
+    Spec(V1_37, default=False, stage=Stage.ALPHA),
+    needs=(*_ALLOCATION, PARTITIONABLE_DEVICES),
+)
 BINDING_CONDITIONS = Gate(
     "DRADeviceBindingConditions", default=True, stage=Stage.BETA, needs=(*_ALLOCATION, DEVICE_STATUS)
 )
@@ -31,17 +57,57 @@ GRANULAR_STATUS = Gate(
     needs=(*_ALLOCATION, DEVICE_STATUS),
 )
 CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True, stage=Stage.BETA, needs=_ALLOCATION)
-EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+FRACTIONAL_CAPACITY_RANGE = versioned(
+    "DRAFractionalCapacityRange", Spec(V1_37, default=False, stage=Stage.BETA), needs=(CONSUMABLE_CAPACITY,)
+)
+"""Off while the control plane has to be compatible with the release before (MinCompatibilityVersion), which is the default."""
+EXTENDED_RESOURCE = versioned(
+    "DRAExtendedResource",
+    Spec(V1_36, default=True, stage=Stage.BETA),
+    Spec(V1_37, default=True, stage=Stage.GA, locked=True),
+    needs=_ALLOCATION,
+)
 LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
+DERIVED_ATTRIBUTES = versioned("DRADerivedAttributes", Spec(V1_37, default=False, stage=Stage.ALPHA), needs=_ALLOCATION)
 NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
-_GENERIC_WORKLOAD = Gate("GenericWorkload", default=False, stage=Stage.ALPHA)
+_NODE_DECLARED_FEATURES = versioned(
+    "NodeDeclaredFeatures",
+    Spec(V1_36, default=True, stage=Stage.BETA),
+    Spec(V1_37, default=True, stage=Stage.GA, locked=True),
+)
+OPTIONAL_NODE_OPERATIONS = versioned(
+    "DRAOptionalNodeOperations",
+    Spec(V1_37, default=False, stage=Stage.ALPHA),
+    needs=(*_ALLOCATION, _NODE_DECLARED_FEATURES),
+)
+RESOURCE_POOL_STATUS = Gate("DRAResourcePoolStatus", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
+PARTITIONABLE_DEVICES_TYPE = versioned(
+    "DRAPartitionableDevicesType",
+    Spec(V1_37, default=False, stage=Stage.ALPHA),
+    needs=(*_ALLOCATION, PARTITIONABLE_DEVICES, RESOURCE_POOL_STATUS),
+)
+_GENERIC_WORKLOAD = versioned(
+    "GenericWorkload",
+    Spec(V1_36, default=False, stage=Stage.ALPHA),
+    Spec(V1_37, default=False, stage=Stage.BETA),
+)
 
 GATES = (
     DYNAMIC_RESOURCE_ALLOCATION,
     ADMIN_ACCESS,
-    Gate("DRADeviceTaintRules", default=False, stage=Stage.BETA, needs=(DEVICE_TAINTS,)),
-    Gate("DRAResourcePoolStatus", default=False, stage=Stage.ALPHA, needs=_ALLOCATION),
-    Gate("DRAWorkloadResourceClaims", default=False, stage=Stage.ALPHA, needs=(*_ALLOCATION, _GENERIC_WORKLOAD)),
+    DEVICE_TAINT_RULES,
+    RESOURCE_POOL_STATUS,
+    versioned(
+        "DRAWorkloadResourceClaims",
+        Spec(V1_36, default=False, stage=Stage.ALPHA),
+        Spec(V1_37, default=False, stage=Stage.BETA),
+        needs=(*_ALLOCATION, _GENERIC_WORKLOAD),
+    ),
+    COMPATIBILITY_GROUPS,
+    FRACTIONAL_CAPACITY_RANGE,
+    DERIVED_ATTRIBUTES,
+    OPTIONAL_NODE_OPERATIONS,
+    PARTITIONABLE_DEVICES_TYPE,
 )
 """Gates of the API group that no field depends on: an operator can give all components of a cluster one list."""
 

@@ -316,6 +316,7 @@ STAGES = {
         ),
         *("DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus"),
         GRANULAR,
+        "NodeDeclaredFeatures",
     },
     "": {"DRAAdminAccess", "DRAPrioritizedList", "DynamicResourceAllocation"},
 }
@@ -368,7 +369,7 @@ def test_all_gates_of_a_stage_can_be_switched() -> None:
 
 def test_gates_of_kinds_that_are_not_served_are_known_too() -> None:
     only = f"--runtime-config={V1}=false,{V1}/deviceclasses=true".replace("/apis/", "")
-    serving = config.parse(["dev", only, "--feature-gates=DRADeviceTaints=false"], {}).serving
+    serving = config.parse(["dev", only, "--feature-gates=DRADeviceTaints=false,DRADeviceTaintRules=false"], {}).serving
     served = app.kinds(serving)
     assert [kind.plural for kind in served] == ["deviceclasses"]
     assert {gate.name: on for gate, on in app.gates(serving, served).all()}["DRADeviceTaints"] is False

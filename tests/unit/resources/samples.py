@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
@@ -13,7 +14,8 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.validation import report
 
 NOW = "2026-06-01T12:00:00Z"
-KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+BY_RELEASE = {release: {kind.kind: at(release, kind) for kind in resources.RESOURCES} for release in SUPPORTED}
+KINDS = BY_RELEASE[NEWEST]
 
 SLICE: dict[str, Any] = {
     "metadata": {"name": "n1-gpu"},
@@ -33,9 +35,9 @@ CLAIM: dict[str, Any] = {
 RESULT: dict[str, Any] = {"request": "main", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
 
 
-def context_of(resource: Resource, **switched: bool) -> Context:
+def context_of(resource: Resource, release: Release = NEWEST, /, **switched: bool) -> Context:
     """With the kind's feature gates as they are by default, but for those that are `switched`."""
-    return Context(gates=Gates(resource.gates, switched))
+    return Context(gates=Gates(resource.gates, switched, release=release))
 
 
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37, Release
+from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
-from tests.unit.resources.samples import CLAIM, KINDS, NOW, RESULT, SLICE, context_of, decoded, with_spec
+from tests.unit.resources.samples import BY_RELEASE, CLAIM, KINDS, NOW, RESULT, SLICE, context_of, decoded, with_spec
 
 TOLERATION = {"key": "a", "operator": "Exists"}
 WISH = {"deviceClassName": "c", "tolerations": [TOLERATION], "capacity": {"requests": {"memory": "1Gi"}}}
@@ -77,7 +80,16 @@ GUARDED: dict[str, dict[str, set[str]]] = {
 }
 SELECTING = {"DRAConsumableCapacity", "DRAListTypeAttributes"}
 """Gates that decide which members an expression about devices may use."""
-GATES = [(kind, gate) for kind, gates in GUARDED.items() for gate in gates]
+
+
+def switchable(release: Release) -> Iterator[tuple[Release, str, str]]:
+    """Each kind and each of its gates that can be switched off."""
+    for kind, guarded in GUARDED.items():
+        gates = {gate.name: gate.at(release) for gate in KINDS[kind].gates}
+        yield from ((release, kind, name) for name in guarded if (gate := gates[name]) is not None and not gate.locked)
+
+
+GATES = [each for release in SUPPORTED for each in switchable(release)]
 LOOSE = {member for gates in GUARDED.values() for members in gates.values() for member in members}
 
 
@@ -93,12 +105,15 @@ def present(value: Any, at: str = "") -> Iterator[str]:
             yield from present(item, at)
 
 
-def prepared(resource: Resource, old: dict[str, Any] | None, *off: str) -> tuple[Object, set[str]]:
+def prepared(
+    resource: Resource, old: dict[str, Any] | None, *off: str, release: Release = NEWEST
+) -> tuple[Object, set[str]]:
     """With every gate on but those that are `off` and those that need them. Without `old` it is created, and then gets its status."""
     new = decoded(resource, USING[resource.kind])
     stored = None if old is None else decoded(resource, old)
-    on = {g.name: not {g.name, *(needed.name for needed in g.needs)} & set(off) for g in resource.gates}
-    context = context_of(resource, **on)
+    known = [gate for gate in resource.gates if gate.at(release)]
+    on = {g.name: not {g.name, *(needed.name for needed in g.needs)} & set(off) for g in known}
+    context = context_of(resource, release, **on)
     resource.prepare(context, new, stored)
     for sub in resource.subresources:
         sub.prepare(context, new, decoded(resource, CLAIM) if stored is None else stored)
@@ -106,7 +121,7 @@ def prepared(resource: Resource, old: dict[str, Any] | None, *off: str) -> tuple
 
 
 @pytest.mark.parametrize("kind", sorted(GUARDED))
-def test_the_kinds_declare_the_gates_of_1_36(kind: str) -> None:
+def test_the_kinds_declare_their_gates(kind: str) -> None:
     declared = set(GUARDED[kind]) | (SELECTING if kind != "ResourceSlice" else set())
     if kind == "ResourceClaim":
         declared |= {"DRAResourceClaimGranularStatusAuthorization"}
@@ -122,17 +137,18 @@ def test_nothing_goes_while_every_gate_is_on(kind: str) -> None:
     assert found == set().union(*GUARDED[kind].values())
 
 
-@pytest.mark.parametrize(("kind", "gate"), GATES)
-def test_exactly_what_a_gate_guards_goes_while_it_is_off(kind: str, gate: str) -> None:
+@pytest.mark.parametrize(("release", "kind", "gate"), GATES)
+def test_exactly_what_a_gate_guards_goes_while_it_is_off(release: Release, kind: str, gate: str) -> None:
     everything = set().union(*GUARDED[kind].values())
-    assert prepared(KINDS[kind], None, gate)[1] == everything - GUARDED[kind][gate]
+    resource = BY_RELEASE[release][kind]
+    assert prepared(resource, None, gate, release=release)[1] == everything - GUARDED[kind][gate]
 
 
-@pytest.mark.parametrize(("kind", "gate"), GATES)
-def test_features_that_the_stored_object_uses_stay(kind: str, gate: str) -> None:
-    stored = copy.deepcopy(USING[kind])
-    new, _ = prepared(KINDS[kind], stored, gate)
-    assert new == decoded(KINDS[kind], USING[kind])
+@pytest.mark.parametrize(("release", "kind", "gate"), GATES)
+def test_features_that_the_stored_object_uses_stay(release: Release, kind: str, gate: str) -> None:
+    stored, resource = copy.deepcopy(USING[kind]), BY_RELEASE[release][kind]
+    new, _ = prepared(resource, stored, gate, release=release)
+    assert new == decoded(resource, USING[kind])
 
 
 def test_a_use_of_one_feature_does_not_save_another() -> None:
@@ -157,7 +173,8 @@ def test_features_used_by_a_status_do_not_enable_them_in_the_spec() -> None:
 def test_dropped_fields_are_a_change_of_a_slice_but_not_of_a_class(kind: str, generation: int) -> None:
     resource = KINDS[kind]
     gates = ("DRADeviceTaints", "DRAExtendedResource")
-    off = context_of(resource, **{gate.name: False for gate in resource.gates if gate.name in gates})
+    switched = {gate.name: False for gate in resource.gates if gate.name in gates}
+    off = context_of(resource, V1_36, **switched)
     stored = decoded(resource, SLICE if kind == "ResourceSlice" else {"metadata": {"name": "c"}, "spec": {}})
     stored["metadata"] |= {"uid": "u", "generation": 7}
     new = copy.deepcopy(stored)
@@ -168,3 +185,58 @@ def test_dropped_fields_are_a_change_of_a_slice_but_not_of_a_class(kind: str, ge
     lifecycle.prepare_update(off, resource, new, stored, sub=None)
     assert new["spec"] == stored["spec"]
     assert new["metadata"]["generation"] == generation
+
+
+STAGES = {
+    "DynamicResourceAllocation": ("GA locked on", "GA locked on"),
+    "DRAAdminAccess": ("GA locked on", "GA locked on"),
+    "DRAPrioritizedList": ("GA on", "GA locked on"),
+    "DRAResourceClaimDeviceStatus": ("BETA on", "GA locked on"),
+    "DRADeviceTaints": ("BETA on", "GA on"),
+    "DRADeviceTaintRules": ("BETA off", "GA on"),
+    "DRAPartitionableDevices": ("BETA on", "BETA on"),
+    "DRADeviceCompatibilityGroups": ("", "ALPHA off"),
+    "DRADeviceBindingConditions": ("BETA on", "BETA on"),
+    "DRAResourceClaimGranularStatusAuthorization": ("BETA on", "BETA on"),
+    "DRAConsumableCapacity": ("BETA on", "BETA on"),
+    "DRAFractionalCapacityRange": ("", "BETA off"),
+    "DRAExtendedResource": ("BETA on", "GA locked on"),
+    "DRAListTypeAttributes": ("ALPHA off", "ALPHA off"),
+    "DRADerivedAttributes": ("", "ALPHA off"),
+    "DRANodeAllocatableResources": ("ALPHA off", "ALPHA off"),
+    "DRAOptionalNodeOperations": ("", "ALPHA off"),
+    "DRAPartitionableDevicesType": ("", "ALPHA off"),
+    "DRAResourcePoolStatus": ("ALPHA off", "ALPHA off"),
+    "DRAWorkloadResourceClaims": ("ALPHA off", "BETA off"),
+    "GenericWorkload": ("ALPHA off", "BETA off"),
+    "NodeDeclaredFeatures": ("BETA on", "GA locked on"),
+}
+"""The gates of 1.36 and 1.37 with default flags, as in kubernetes/kubernetes `pkg/features/kube_features.go`."""
+
+
+@pytest.mark.parametrize(("release", "index"), [(V1_36, 0), (V1_37, 1)], ids=str)
+def test_each_gate_has_the_stage_of_its_release(release: Release, index: int) -> None:
+    declared = (*resources.GATES, *(gate for kind in resources.RESOURCES for gate in kind.gates))
+    found = {gate.name: described(gate, on=on) for gate, on in Gates(declared, release=release).all()}
+    wanted = {name: stages[index] for name, stages in STAGES.items() if stages[index]}
+    assert {name: found[name] for name in found if not name.startswith("All")} == wanted
+
+
+def described(gate: Gate, *, on: bool) -> str:
+    return f"{gate.stage or 'GA'}{' locked' if gate.locked else ''} {'on' if on else 'off'}"
+
+
+NEEDS = {
+    "DRADeviceCompatibilityGroups": "DRAPartitionableDevices",
+    "DRAFractionalCapacityRange": "DRAConsumableCapacity",
+    "DRADeviceTaintRules": "DRADeviceTaints",
+    "DRAPartitionableDevicesType": "DRAResourcePoolStatus",
+    "DRAWorkloadResourceClaims": "GenericWorkload",
+}
+
+
+@pytest.mark.parametrize(("name", "needed"), NEEDS.items())
+def test_a_gate_cannot_be_on_without_the_feature_that_it_builds_on(name: str, needed: str) -> None:
+    declared = (*resources.GATES, *(gate for kind in resources.RESOURCES for gate in kind.gates))
+    with pytest.raises(InvalidGates, match=f"^{name} is enabled, but depends on features that are disabled:.*{needed}"):
+        Gates(declared, {"AllBeta": False, name: True, needed: False})

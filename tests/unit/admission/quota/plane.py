@@ -15,6 +15,7 @@ from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.apimachinery.releases import NEWEST, Release
 from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.cluster.errors import ClusterError, Refused
 from apiserver.config import features
@@ -29,9 +30,9 @@ COUNT = f"count/resourceclaims.{DRA}"
 CONFLICT = 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified'
 
 
-def gates(**switched: bool) -> Gates:
+def gates(release: Release = NEWEST, **switched: bool) -> Gates:
     declared = dict.fromkeys((*features.GATES, *resources.GATES, *(g for r in resources.RESOURCES for g in r.gates)))
-    return Gates(declared, switched)
+    return Gates(declared, switched, release=release)
 
 
 class Plane:
@@ -153,10 +154,18 @@ class Memory:
 class Rig:
     """The plugin of one replica."""
 
-    def __init__(self, plane: Plane, *, group: str = DRA, on: Mapping[str, bool] | None = None, **how: Any) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        *,
+        group: str = DRA,
+        release: Release = NEWEST,
+        on: Mapping[str, bool] | None = None,
+        **how: Any,
+    ) -> None:
         self.plane, self.group = plane, group
         self.memories = {kind.storage_name: Memory() for kind in KINDS[group].stored}
-        self.plugin = ResourceQuota(plane, KINDS[group], self.memories, gates=gates(**(on or {})), **how)
+        self.plugin = ResourceQuota(plane, KINDS[group], self.memories, gates=gates(release, **(on or {})), **how)
 
     async def ask(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.admission.quota import pods
+from apiserver.apimachinery.releases import V1_36
 from apiserver.schema.resource import Object
 from tests.unit.admission.quota.plane import COUNT, OWN, Plane, Rig, claim, device_class, exactly, forbidden, quota
 
@@ -80,9 +81,10 @@ async def test_quota_names_of_classes_and_extended_resources_concern_claims() ->
 
 
 async def test_without_the_feature_only_classes_count() -> None:
-    made = rig(None, device_class("gold", "example.com/gpu"), on={"DRAExtendedResource": False})
+    gold, off = device_class("gold", "example.com/gpu"), {"DRAExtendedResource": False}
+    made = rig(None, gold, release=V1_36, on=off)
     assert await used(made, claim(exactly("gold", 2))) == {COUNT: "1", GOLD: "2"}
-    made = rig({EXTENDED: "0"}, device_class("gold", "example.com/gpu"), on={"DRAExtendedResource": False})
+    made = rig({EXTENDED: "0"}, gold, release=V1_36, on=off)
     assert await made.verdict(obj=claim(exactly("gold", 2))) == ""
 
 
