@@ -16,7 +16,14 @@ ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION = versioned(
     Spec(V1_37, default=True, stage=Stage.BETA),
 )
 """Deletion of objects that can no longer be read (`ignoreStoreReadErrorWithClusterBreakingPotential`)."""
+WATCH_LIST_COMPRESSION = versioned("WatchListCompression", Spec(V1_37, default=True, stage=Stage.BETA))
+"""Watches that begin with a list (`sendInitialEvents`) are compressed for clients that accept gzip."""
 CONSTRAINED_IMPERSONATION = Gate("ConstrainedImpersonation", default=True, stage=Stage.BETA)
 """Impersonation with permissions that are limited to certain requests (`filters/acting.py`)."""
 
-GATES = (SHARDED_LIST_AND_WATCH, ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION, CONSTRAINED_IMPERSONATION)
+GATES = (
+    SHARDED_LIST_AND_WATCH,
+    ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION,
+    WATCH_LIST_COMPRESSION,
+    CONSTRAINED_IMPERSONATION,
+)

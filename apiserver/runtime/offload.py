@@ -63,6 +63,8 @@ READ_REVIEW = Work(4 << 10, BODIES)
 """Decode a webhook's answer, or its patch. An error is found byte by byte, in a hundred times the time of JSON that is in order."""
 SHARD_SELECTOR = Work(256, EXPRESSIONS, refuses=True)
 """Parse a shard selector. The size is in characters: 256 take some milliseconds, whatever they say."""
+COMPRESS = Work(128 << 10, RENDERING)
+"""Compress events of a watch: 128 KiB take 1 ms."""
 READ_OWNERS = Work(64 << 10, OWNERS)
 """Read the owners of a stored object: 20,000 owners take 15 ms."""
 FREE = Work(16 << 10, RENDERING)

@@ -19,6 +19,7 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
+from apiserver.config import features
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
@@ -56,7 +57,10 @@ async def watch(services: Services, call: Call) -> Any:
     form = rendering.form_of(services, call, negotiation.streamed(accepted))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
-    stream = await exchange.open_watch(form.media)
+    lists = bool(wanted.send_initial_events) and wanted.allow_bookmarks
+    stream = await exchange.open_watch(
+        form.media, compresses=lists and services.gates.enabled(features.WATCH_LIST_COMPRESSION)
+    )
     encoder = Encoder(form, services, stream.framing)
     try:
         async with asyncio.timeout_at(deadline) as left:

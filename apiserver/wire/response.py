@@ -225,16 +225,20 @@ class Exchange:
         assert writer is not None
         return _Outlet(self.request, writer, chunked=framed)
 
-    async def open_watch(self, media: str) -> WatchStream:
-        """Return a stream of events in that media type, whose headers are being sent. Raises TextError for a malformed WebSocket
-        handshake."""
+    async def open_watch(self, media: str, *, compresses: bool = False) -> WatchStream:
+        """Return a stream of events in that media type, whose headers are being sent. `compresses`: a client that accepts gzip gets it.
+        Raises TextError for a malformed WebSocket handshake."""
         if self.upgrades:
             return await self._open_websocket(websocket.FRAMINGS[media])
         if self.recording is not None:
             await self.recording.begun(200)
         make = _UntilClosed if self.relayed else web.StreamResponse
-        response = make(headers=self._headers(negotiation.STREAMED[media], None))
-        return WatchStream(response, await self._prepare(response))
+        headers, framing = self._headers(negotiation.STREAMED[media], None), frames.CHUNKS
+        if compresses and self.accepts_gzip:
+            _mark_compressed(headers)
+            framing = frames.COMPRESSED_CHUNKS
+        response = make(headers=headers)
+        return WatchStream(response, await self._prepare(response), framing)
 
     async def _open_websocket(self, framing: Framing) -> WatchStream:
         head = websocket.accept(self.request.headers, self.subprotocols)
@@ -469,14 +473,15 @@ class WatchStream:
     encryption and the system call, a delivery costs as many cache misses as it reads places of memory.
     """
 
-    __slots__ = ("_bare", "_outlet", "_response", "_transport", "framing")
+    __slots__ = ("_bare", "_compresses", "_outlet", "_response", "_transport", "framing")
 
     def __init__(self, response: web.StreamResponse, outlet: _Outlet, framing: Framing = frames.CHUNKS) -> None:
         self.framing = framing
         self._response = response
         self._outlet = outlet
         self._transport = outlet.transport
-        self._bare = framing is frames.CHUNKS and not outlet.chunked
+        self._compresses = framing is frames.COMPRESSED_CHUNKS
+        self._bare = framing in {frames.CHUNKS, frames.COMPRESSED_CHUNKS} and not outlet.chunked
         """The client gets the contents of chunks, without chunk framing."""
 
     def when_left(self, call: Callable[[], None]) -> None:
@@ -484,6 +489,8 @@ class WatchStream:
 
     async def write(self, events: bytes) -> None:
         """Write one or more whole events."""
+        if events and self._compresses:
+            events = await offload.run_sized(offload.COMPRESS, len(events), gzip.member, events)
         if events:
             self._outlet.write_all([events] if self._bare else frames.chunk_of([events]))
             await self._outlet.drain()

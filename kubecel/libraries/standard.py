@@ -301,15 +301,17 @@ _REVISIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _library(functions: Iterable[Function]) -> Library:
+def _library(functions: Iterable[Function], types: Sequence[Type]) -> Library:
     return Library(
         name="cel.lib.std",
         functions=tuple(functions),
-        variables=tuple(Variable(of.name, type_of(of), value=of) for of in _TYPES),
+        variables=tuple(Variable(of.name, type_of(of), value=of) for of in types),
         macros=macros.STANDARD,
     )
 
 
-LIBRARY = _library(map(_revised, _FUNCTIONS))
-LIBRARY_0_26 = _library(_FUNCTIONS)
+_LISTS_AND_MAPS = {_LIST: list_of(DYN), _MAP: map_of(DYN, DYN)}
+
+LIBRARY = _library(map(_revised, _FUNCTIONS), [_LISTS_AND_MAPS.get(of, of) for of in _TYPES])
+LIBRARY_0_26 = _library(_FUNCTIONS, _TYPES)
 """The library as cel-go 0.26 has it: `duration(1)` exists, `matches(a, b)` costs 1, and `a.startsWith(b)` costs as much as `a` is long."""
