@@ -76,7 +76,7 @@ class Environment:
     `free_presence_tests` `has(a.b)` costs as much as `a`. `mutations` adds the types of `mutation.py`.
 
     `escaped_fields` allows ``a.`b-c` ``. With `global_names`, `.a` is never a variable of a macro, and `a.b` never a declared name if
-    such a variable is called `a`. With `strict_optionals`, `or` and `orValue` need an optional value.
+    such a variable is called `a`. With `strict_optionals`, `or` and `orValue` need an optional value, which may hold another one.
     """
 
     def __init__(self) -> None:

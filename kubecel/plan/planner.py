@@ -113,7 +113,9 @@ class Planner:
         return Node(self._flattened(expr, self._variable(expr.name).run), 1)
 
     def _flattened(self, expr: Expr, run: Run) -> Run:
-        return attributes.flattened(run) if self._types[expr.id].name == "optional_type" else run
+        if self._environment.strict_optionals or self._types[expr.id].name != "optional_type":
+            return run
+        return attributes.flattened(run)
 
     def _variable(self, name: str) -> _Variable:
         # A dot in front marks a declared name that the variable of a macro hides.

@@ -204,7 +204,7 @@ class Expressions:
 
     def __init__(self, decide: Decide, release: Release = NEWEST) -> None:
         self._decide = decide
-        self._release = release
+        self.release = release
         self._held = 0.0
 
     def scope(
@@ -215,7 +215,7 @@ class Expressions:
         additions: Sequence[Addition] = (),
     ) -> Scope:
         """Return a new scope of this release."""
-        return Scope(params=params, variables=variables, additions=additions, release=self._release)
+        return Scope(params=params, variables=variables, additions=additions, release=self.release)
 
     async def evaluate(
         self, scope: Scope, expressions: Sequence[Expression | None], variables: Variables, *, budget: int

@@ -20,11 +20,16 @@ from apiserver.admission.policies.definitions import Binding, Definition, Defini
 from apiserver.admission.policies.preparation import Preparation
 from apiserver.admission.policies.validator import INVALID, Decision, Note, Validator
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import V1_37, at, since
 from kubetext.quoting import go_json
 
 logger = logging.getLogger(__name__)
 
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+MOST_FAILURES = since(
+    V1_37, 50, before=1, what="the audit annotation `validation_failure` lists failures of all policies"
+)
+"""Failures that the annotation lists (upstream: maxValidationFailures). 1.36 keeps the first one: annotations are not overwritten."""
 NOTE_BYTES = 10 << 10
 """A longer audit annotation is cut off."""
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, INVALID: 422}
@@ -44,6 +49,7 @@ class ValidatingAdmissionPolicy:
         self._policies, self._bindings = sources.validating_policies, sources.validating_bindings
         self._params = sources.params
         self._matcher = matcher
+        self._most_failures = at(expressions.release, MOST_FAILURES)
         known = Definitions(lambda name, spec: Validator(name, spec, expressions))
         self._definitions = Derived(known.join, self._policies, self._bindings)
         self.prepare = Preparation(self._definitions).prepare
@@ -57,7 +63,7 @@ class ValidatingAdmissionPolicy:
             return
         found = await evaluations(definitions, attributes, self._matcher, self._params)
         if found:
-            judgement = _Judgement(attributes, self._matcher)
+            judgement = _Judgement(attributes, self._matcher, most_failures=self._most_failures)
             for each in found:
                 await judgement.hear(each)
             judgement.close()
@@ -66,9 +72,11 @@ class ValidatingAdmissionPolicy:
 class _Judgement:
     """The judgement of one change by its policies, one after the other."""
 
-    def __init__(self, attributes: Attributes, matcher: Matcher) -> None:
+    def __init__(self, attributes: Attributes, matcher: Matcher, *, most_failures: int) -> None:
         self._attributes = attributes
         self._matcher = matcher
+        self._most_failures = most_failures
+        self._failures: list[dict[str, Any]] = []
         self._variables: dict[str, Variables] = {}
         self._denied: list[Denial] = []
         self._notes: dict[tuple[str, str], list[str]] = {}
@@ -84,8 +92,8 @@ class _Judgement:
         for param in each.params:
             about = variables.about(namespace=namespace, params=_typed(param, definition))
             verdict = await definition.rules.judge(about)
-            for at, decision in enumerate(verdict.decisions):
-                self._enforce(definition, each.binding, at, decision)
+            for index, decision in enumerate(verdict.decisions):
+                self._enforce(definition, each.binding, index, decision)
             for note in verdict.notes:
                 self._annotate(definition, each.binding, note)
 
@@ -95,7 +103,7 @@ class _Judgement:
             self._variables[version] = Variables(self._attributes, match)
         return self._variables[version]
 
-    def _enforce(self, definition: Definition[Validator], binding: Binding, at: int, decision: Decision) -> None:
+    def _enforce(self, definition: Definition[Validator], binding: Binding, index: int, decision: Decision) -> None:
         if decision.admits:
             if decision.failed:
                 _count(definition, binding, decision, "allow")
@@ -105,7 +113,7 @@ class _Judgement:
                 case "Deny":
                     self._denied.append(Denial(definition, binding, decision.message, decision.reason))
                 case "Audit":
-                    self._publish(binding, at, decision)
+                    self._publish(binding, index, decision)
                 case "Warn":
                     named = f"'{definition.name}' with binding '{binding.name}'"
                     text = f"Validation failed for ValidatingAdmissionPolicy {named}: {decision.message}"
@@ -114,15 +122,17 @@ class _Judgement:
                     continue
             _count(definition, binding, decision, action.lower())
 
-    def _publish(self, binding: Binding, at: int, decision: Decision) -> None:
+    def _publish(self, binding: Binding, index: int, decision: Decision) -> None:
+        if len(self._failures) == self._most_failures:
+            return
         failure = {
             "message": decision.message,
             "policy": binding.spec.get("policyName", ""),
             "binding": binding.name,
-            "expressionIndex": at,
+            "expressionIndex": index,
             "validationActions": binding.spec.get("validationActions"),
         }
-        self._attributes.annotate(FAILURE, go_json([failure]))
+        self._failures.append(failure)
 
     def _annotate(self, definition: Definition[Validator], binding: Binding, note: Note) -> None:
         if note.error:
@@ -142,6 +152,8 @@ class _Judgement:
                 self._attributes.annotate(f"{policy}/{key}", ", ".join(values))
             except ValueError as e:
                 logger.warning("an audit annotation cannot be set", extra={"policy": policy, "error": str(e)})
+        if self._failures:
+            self._attributes.annotate(FAILURE, go_json(self._failures))
         if self._denied:
             raise _refusal(self._attributes, self._denied[0])
 

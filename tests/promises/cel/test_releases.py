@@ -32,6 +32,12 @@ NO_BACKTICK = "unsupported syntax: '`'"
         ("dyn(1).orValue(2)", 1, "no such overload"),
         ("dyn(1).or(optional.of(2)) == optional.of(1)", False, "no such overload"),
         ("optional.none().orValue(2)", 2, 2),
+        ("optional.of(1).optMap(x, optional.of(false)).value().orValue(true)", False, False),
+        (
+            "optional.of('x').optMap(x, optional.of(optional.of(false))).value().orValue(optional.none()).value()",
+            "no such overload",
+            False,
+        ),
         ("object.`metadata`.name", NO_BACKTICK, "judged"),
         ("has(object.`metadata`)", NO_BACKTICK, True),
         ("{'a-b': 1}.`a-b`", NO_BACKTICK, 1),

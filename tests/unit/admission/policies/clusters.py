@@ -10,6 +10,7 @@ from apiserver.admission.core.expressions import Expressions
 from apiserver.admission.core.matching import Matcher
 from apiserver.admission.core.sources import Object, ParamKind, Sources
 from apiserver.admission.policies.validating import ValidatingAdmissionPolicy
+from apiserver.apimachinery.releases import NEWEST, Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError, NoSuchKind
 from tests.unit.admission.changes import GROUP, KINDS, Namespaces, labelled
@@ -80,6 +81,7 @@ class Cluster:
         policies: Iterable[Object],
         bindings: Iterable[Object] | None = None,
         *,
+        release: Release = NEWEST,
         kinds: Mapping[tuple[str, str], ParamKind] | None = None,
         namespaces: Namespaces | None = None,
     ) -> None:
@@ -99,7 +101,7 @@ class Cluster:
             params=Kinds(kinds or {}),
         )
         matcher = Matcher(KINDS, namespaces or Namespaces({"ns": labelled(team="a")}))
-        self.plugin = ValidatingAdmissionPolicy(sources, matcher, Expressions(_decide))
+        self.plugin = ValidatingAdmissionPolicy(sources, matcher, Expressions(_decide, release))
 
 
 async def _decide(user: User, info: RequestInfo) -> Decision:

@@ -11,6 +11,7 @@ import pytest
 from apiserver import metrics
 from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Level
 from tests.unit.admission.changes import GROUP, Namespaces, change, labelled
 from tests.unit.admission.core.test_expressions import ENDLESS
@@ -154,6 +155,20 @@ async def test_actions_say_what_becomes_of_a_violation() -> None:
         "expressionIndex": 1,
         "validationActions": ["Warn", "Audit"],
     }
+
+
+@pytest.mark.parametrize(("release", "listed"), [(V1_36, 1), (V1_37, 50)])
+async def test_audit_lists_failures_of_all_policies_since_1_37(release: Release, listed: int) -> None:
+    """MOST_FAILURES"""
+    attributes = change()
+    policies = [policy(f"p{n}", *["false"] * 30) for n in range(2)]
+    bindings = [binding(f"b{n}", f"p{n}", "Audit") for n in range(2)]
+    assert await refusal(Cluster(policies, bindings, release=release), attributes) is None
+    noted = json.loads(attributes.annotations["validation.policy.admission.k8s.io/validation_failure"][0])
+    assert [(failure["policy"], failure["expressionIndex"]) for failure in noted] == [
+        *(("p0", index) for index in range(30)),
+        *(("p1", index) for index in range(20)),
+    ][:listed]
 
 
 async def test_annotations_are_those_of_all_bindings_and_parameters_together() -> None:
