@@ -285,6 +285,7 @@ def build(
         *admission(delegates, served, stores, gates=switched),
     ]
     app.admission = Chain([plugin for plugin in plugins if asked(type(plugin).__name__)])
+    metrics.WATCH_LIST_SECONDS.divide(at(served.release, watch.WATCH_LIST_BUCKETS))
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     for use in Use:
         metrics.ENCODINGS.labels(*use.value).set_function(partial(encodings.uses.__getitem__, use))

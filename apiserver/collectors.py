@@ -234,6 +234,13 @@ class Histogram(_Family[Distribution]):
     def __init__(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> None:
         super().__init__(name, text, labels=labels, child=lambda: Distribution(buckets))
 
+    def divide(self, buckets: tuple[float, ...]) -> None:
+        """Set the upper bounds of the buckets. What was counted in others is forgotten."""
+        self._make = lambda: Distribution(buckets)
+        for values, child in self.children():
+            if child.bounds != buckets:
+                self._children[values] = self._make()
+
     def collect(self) -> Iterable[Metric]:
         family = HistogramMetricFamily(self.name, self.text, labels=self.label_names)
         for values, child in self.children():

@@ -18,6 +18,7 @@ from apiserver import collectors, metrics
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
+from apiserver.apimachinery.releases import V1_37, since
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.config import features
 from apiserver.listcache import piece
@@ -40,6 +41,13 @@ from apiserver.wire.response import WatchStream
 
 BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
 """Objects, and their bytes, after which other tasks run."""
+WATCH_LIST_BUCKETS = since(
+    V1_37,
+    (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300),
+    before=(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60),
+    what="`apiserver_watch_list_duration_seconds` has more buckets",
+)
+"""Upper bounds in seconds of the buckets of `metrics.WATCH_LIST_SECONDS` (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`)."""
 TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DELETED: "DELETED"}
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app, delegation
+from apiserver import app, delegation, metrics
 from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery import errors, selectors
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
@@ -388,6 +388,16 @@ async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixtu
     assert off == OFF - {"ShardedListAndWatch"} | {"DRAPrioritizedList", "DRADeviceTaints"}
     assert 'kubernetes_feature_enabled{name="DynamicResourceAllocation",stage=""} 1.0' in stated
     assert 'kubernetes_feature_enabled{name="DRADeviceTaintRules",stage="BETA"} 0.0' in stated
+
+
+@pytest.mark.parametrize(("release", "count"), [(V1_36, 17), (V1_37, 25)])
+async def test_watch_lists_are_counted_in_the_buckets_of_the_release(release: Release, count: int) -> None:
+    """WATCH_LIST_BUCKETS"""
+    Rig(f"--emulated-version={release}")
+    buckets = metrics.WATCH_LIST_SECONDS.labels("", "v1", "pods", "cluster").buckets()
+    metrics.WATCH_LIST_SECONDS.remove("", "v1", "pods", "cluster")
+    assert [bound for bound, _ in buckets][-2:] == (["60", "+Inf"] if release is V1_36 else ["300", "+Inf"])
+    assert len(buckets) == count + 1
 
 
 def test_the_kinds_are_in_the_operators_group() -> None:
