@@ -9,15 +9,22 @@ from typing import Any
 import pytest
 
 from apiserver import app
+from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
-from tests.e2e.controlplane import published
+from tests.e2e.controlplane import binaries, published
 from tests.e2e.controlplane.bed import OWN_GROUP, Bed
 from tests.e2e.controlplane.plane import until
 from tests.fixtures import openapi
 
 ITEM = f"/apis/{OWN_GROUP}/v1/resourceslices/{{name}}"
 KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+
+
+def chosen() -> Release:
+    """The release that the control plane is, and Sluice with it."""
+    major, minor = map(int, binaries.minor().split("."))
+    return Release(major, minor)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +41,7 @@ def merged(bed: Bed) -> dict[str, Any]:
 
 
 def test_recorded_document_equals_the_one_that_kube_apiserver_publishes(bed: Bed) -> None:
-    recorded = openapi.recorded()
+    recorded = openapi.recorded(chosen())
     with bed.connect() as admin:
         live = published.documents(admin, versions=("v1",))
     of_v1 = {name: recorded[name] for name in live} | {"v2": openapi.of_versions(recorded["v2"], ("v1",))}
@@ -43,7 +50,7 @@ def test_recorded_document_equals_the_one_that_kube_apiserver_publishes(bed: Bed
 
 def test_members_stand_in_the_order_of_kube_apiserver(bed: Bed) -> None:
     """Generators of code write classes and members in the order in which they read them."""
-    ours = app.published(Kinds(RESOURCES, group=openapi.GROUP))
+    ours = app.published(Kinds(RESOURCES, group=openapi.GROUP, release=chosen()))
     keys = [f"apis/{openapi.GROUP}", f"apis/{openapi.GROUP}/v1"]
     with bed.connect() as admin:
         live = {key: admin.ask("GET", f"/openapi/v3/{key}").json for key in keys}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from apiserver import app
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release
 from apiserver.discovery import openapi_protobuf
 from apiserver.discovery.openapi_docs import OpenAPI
 from apiserver.kinds.served import Kinds
@@ -24,14 +25,27 @@ OWN_GROUP = "resource.sluice.dev"
 VERSIONS = list(Kinds(RESOURCES, group=GROUP).groups[GROUP])
 
 
+AS_RECORDED = [
+    V1_36,
+    pytest.param(V1_37, marks=pytest.mark.xfail(reason="the kinds of 1.37 are being built", strict=False)),
+]
+"""The releases whose documents have to be those of kube-apiserver."""
+
+
+@pytest.fixture(scope="module", params=AS_RECORDED, ids=str)
+def release(request: pytest.FixtureRequest) -> Release:
+    found: Release = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, Document]:
-    return openapi.recorded()
+def recorded(release: Release) -> dict[str, Document]:
+    return openapi.recorded(release)
 
 
-def ours(group: str = GROUP) -> OpenAPI:
+def ours(group: str = GROUP, *, release: Release = NEWEST) -> OpenAPI:
     """As a server of this group publishes."""
-    return app.published(Kinds(RESOURCES, group=group))
+    return app.published(Kinds(RESOURCES, group=group, release=release))
 
 
 # --- The differences -------------------------------------------------------------------------------------------------
@@ -117,20 +131,26 @@ def test_every_served_version_was_recorded(recorded: dict[str, Document]) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_version_3_differs_from_kube_apiservers_in_what_is_listed(recorded: dict[str, Document], version: str) -> None:
+def test_version_3_differs_from_kube_apiservers_in_what_is_listed(
+    recorded: dict[str, Document], release: Release, version: str
+) -> None:
     key = f"apis/{GROUP}/{version}"
     theirs = adapted(recorded[f"v3/{key}"], [TAINT_RULES] * (version == "v1beta2"))
-    assert list(openapi.differences(openapi.reduced(ours().document_v3(key)), theirs)) == []
+    assert list(openapi.differences(openapi.reduced(ours(release=release).document_v3(key)), theirs)) == []
 
 
-def test_the_document_of_the_group_does_not_differ(recorded: dict[str, Document]) -> None:
+def test_the_document_of_the_group_does_not_differ(recorded: dict[str, Document], release: Release) -> None:
     key = f"apis/{GROUP}"
-    assert list(openapi.differences(openapi.reduced(ours().document_v3(key)), recorded[f"v3/{key}"])) == []
+    assert (
+        list(openapi.differences(openapi.reduced(ours(release=release).document_v3(key)), recorded[f"v3/{key}"])) == []
+    )
 
 
-def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict[str, Document]) -> None:
+def test_version_2_differs_from_kube_apiservers_in_what_is_listed(
+    recorded: dict[str, Document], release: Release
+) -> None:
     theirs = adapted(openapi.of_versions(recorded["v2"], VERSIONS), IN_VERSION_2)
-    found = openapi.reduced_v2(ours().document_v2(), VERSIONS)
+    found = openapi.reduced_v2(ours(release=release).document_v2(), VERSIONS)
     assert list(openapi.differences(found, theirs)) == []
 
 

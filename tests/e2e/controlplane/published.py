@@ -1,4 +1,5 @@
-"""`python -m tests.e2e.controlplane.published`: records what kube-apiserver publishes of its own `resource.k8s.io`, all versions of it."""
+"""`python -m tests.e2e.controlplane.published`: records what the chosen kube-apiserver publishes of its own `resource.k8s.io`, all versions
+of it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import ControlPlane
 from tests.fixtures import openapi
@@ -48,7 +50,7 @@ def main() -> None:
     ):
         found = documents(admin)
     written = yaml.dump(_shared(found, {}), Dumper=yaml.CSafeDumper, width=140, default_flow_style=None)
-    openapi.RECORDED.write_text(written)
+    openapi.file_of(binaries.minor()).write_text(written)
 
 
 if __name__ == "__main__":

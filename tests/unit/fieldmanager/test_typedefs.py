@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.releases import SUPPORTED, V1_37, Release
 from apiserver.fieldmanager.typedefs import type_of
+from apiserver.kinds.served import Kinds
+from apiserver.resources import RESOURCES
 from apiserver.schema.resource import Resource
 from structuredmerge.openapi import type_of as type_of_schema
 from structuredmerge.types import UNSET, List, Map, Type
 from tests.fixtures import openapi
 from tests.unit.fieldmanager.written import KINDS
 
+UNFINISHED = pytest.mark.xfail(reason="the kinds of 1.37 are being built", strict=False)
+OF_RELEASES = [
+    pytest.param(
+        release, resource, id=f"{release} {resource.kind} {resource.version}", marks=[UNFINISHED] * (release == V1_37)
+    )
+    for release in SUPPORTED
+    for resource in Kinds(RESOURCES, group=openapi.GROUP, release=release)
+]
+recorded = functools.cache(openapi.recorded)
 
-@pytest.fixture(scope="module")
-def recorded() -> dict[str, Any]:
-    return openapi.recorded()
 
-
-@pytest.mark.parametrize("resource", list(KINDS), ids=lambda resource: f"{resource.kind} {resource.version}")
-def test_a_kinds_type_is_that_of_its_published_schema(resource: Resource, recorded: dict[str, Any]) -> None:
-    schemas = recorded[f"v3/apis/resource.k8s.io/{resource.version}"]["components"]["schemas"]
+@pytest.mark.parametrize(("release", "resource"), OF_RELEASES)
+def test_a_kinds_type_is_that_of_its_published_schema(release: Release, resource: Resource) -> None:
+    schemas = recorded(release)[f"v3/apis/resource.k8s.io/{resource.version}"]["components"]["schemas"]
     published = {**schemas[f"{resource.shape.model}.{resource.kind}"], "definitions": schemas}
     assert shown(type_of(resource)) == shown(type_of_schema(published))
 
