@@ -26,6 +26,7 @@ from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.front import Front
 from apiserver.cluster.mapper import Mapper
 from apiserver.cluster.namespaces import EveryNamespace, Namespaces
 from apiserver.cluster.params import Params
@@ -62,6 +63,7 @@ class Delegates:
     * `quotas`: None without quotas.
     * `mapper`: None if there are no kinds but Sluice's.
     * `limited`: resources that may only be used if a quota covers them.
+    * `front`: None if the release does not follow a kube-apiserver.
     """
 
     authorizer: Authorizer
@@ -73,6 +75,7 @@ class Delegates:
     limited: Sequence[Limited] = ()
     mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
+    front: Front | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
 
@@ -139,9 +142,12 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
         namespaces = Namespaces(authorization)
         followed = configurations.reflectors(authorization, config.admission.asks)
         params, sources = _sources(authorization, followed)
+        front = Front(authorization) if config.serving.emulated is None else None
         start = Start(
             source,
-            {"*v1.Namespace": namespaces} | {COLLECTIONS[name].go_type: made for name, made in followed.items()},
+            {"*v1.Namespace": namespaces}
+            | {COLLECTIONS[name].go_type: made for name, made in followed.items()}
+            | ({"*version.Info": front} if front is not None else {}),
             tolerant=delegation.tolerate_lookup_failure,
             clock=time.monotonic,
             sleep=asyncio.sleep,
@@ -150,6 +156,8 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
         following |= {name: made.run for name, made in followed.items()}
         following |= {"trust": source.run} if source is not None else {}
         await stack.enter_async_context(_running(following, after=start.answered))
+        if front is not None:
+            await stack.enter_async_context(_running({"front": front.run}))
         access = Access(
             authorization,
             allow_seconds=delegation.allow_seconds,
@@ -168,6 +176,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             limited=_limited(config),
             mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,
+            front=front,
             missing=start.missing,
             ready=start.ready,
         )
@@ -204,11 +213,14 @@ async def _clients(
 
 
 @contextlib.asynccontextmanager
-async def _running(works: Mapping[str, Callable[[], Awaitable[None]]], *, after: asyncio.Event) -> AsyncIterator[None]:
-    """Run each work as a task that begins when `after` is set."""
+async def _running(
+    works: Mapping[str, Callable[[], Awaitable[None]]], *, after: asyncio.Event | None = None
+) -> AsyncIterator[None]:
+    """Run each work as a task that begins at once, or when `after` is set."""
 
     async def run(name: str, work: Callable[[], Awaitable[None]]) -> None:
-        await after.wait()
+        if after is not None:
+            await after.wait()
         await tasks.supervised(work, name=name)
 
     running = [asyncio.create_task(run(name, work), name=name) for name, work in works.items()]

@@ -15,8 +15,9 @@ import pytest_asyncio
 from apiserver import app, delegation, resources
 from apiserver.admission.quota.limited import Limited
 from apiserver.apimachinery.errors import GroupResource
+from apiserver.apimachinery.releases import V1_36
 from apiserver.apimachinery.request import User
-from apiserver.cluster import namespaces
+from apiserver.cluster import front, namespaces
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
@@ -161,6 +162,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     trust = named("extension-apiserver-authentication", data={"client-ca-file": issue("root", ca=True).pem.decode()})
     made.on(CONFIG_MAP, answer(trust))
     made.on(CONFIG_MAPS, answer(listed(trust)), hang)
+    made.on(front.PATH, answer({"major": "1", "minor": "36"}))
     made.on(NAMESPACES, answer(listed(named("ns", status={"phase": "Active"}))), hang)
     for path in CONFIGURATIONS.values():
         made.on(path, answer(listed()), hang)
@@ -202,6 +204,28 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
     assert {name for name in left if not name.startswith("RequestHandler.")} == set()
+
+
+@pytest.mark.parametrize(("flags", "followed"), [((), True), (("--emulated-version=1.37",), False)])
+async def test_release_of_the_front_is_followed_unless_a_flag_gives_one(
+    plane: Plane, tmp_path: Path, flags: tuple[str, ...], followed: bool
+) -> None:
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), *flags)
+    async with delegation.opened(asked, {}) as delegates:
+        await delegates.ready()
+        assert (delegates.front is not None) == followed
+        if delegates.front is not None:
+            assert delegates.front.release == V1_36
+    assert bool(plane.asked(front.PATH)) == followed
+
+
+async def test_server_is_unready_until_the_release_of_the_front_is_known(plane: Plane, tmp_path: Path) -> None:
+    plane.on(front.PATH, hang)
+    async with delegation.opened(settings(tmp_path, plane.kubeconfig({"token": "ours"})), {}) as delegates:
+        waiting = asyncio.ensure_future(delegates.ready())
+        await until(lambda: delegates.missing() == "1 informers not started yet: [*version.Info]")
+        assert not waiting.done()
+        waiting.cancel()
 
 
 @pytest.mark.parametrize(
