@@ -65,7 +65,8 @@ def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config
     """Parse the command line. Raises ConfigError with all errors in flags, environment, and the files that they name."""
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
-    kinds, errors = app.judged(settings.serving, reading.wrong, alone=settings.alone)
+    judge = app.judged_everywhere if settings.follows else app.judged
+    kinds, errors = judge(settings.serving, reading.wrong, alone=settings.alone)
     errors = [*reading.errors, *errors, *_named(settings, environ)]
     if kinds is None or errors:
         raise ConfigError(errors)

@@ -62,7 +62,7 @@ from apiserver.listcache.encoding import EncodingCache, Use
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
-from apiserver.schema.featuregate import Gate, Gates, InvalidGates
+from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.serving import health
@@ -156,7 +156,7 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     served.
     """
     release = release_of(serving)
-    found = [*at(release, RESOURCES), *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
+    found = _loaded(serving, release)
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
@@ -169,6 +169,64 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
         switched = _gate_errors(loaded, serving.feature_gates, release, partly=FEATURE_GATES in wrong)
         told += (f"--{FEATURE_GATES}: {text}" for text in switched)
     return served, told
+
+
+def judged_everywhere(
+    serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False
+) -> tuple[Kinds | None, list[str]]:
+    """Return the same as `judged`, for a server that may become every supported release.
+
+    An error in the flags about kinds counts in whichever release it occurs. A feature gate or an API version is an error only if no
+    release can have it, because an upgrade of the cluster must not stop the server.
+    """
+    newest: Kinds | None = None
+    errors: list[dict[str, None]] = []
+    refused: list[dict[str, str]] = []
+    for release in reversed(SUPPORTED):
+        asked = replace(serving, emulated=release, feature_gates={})
+        served, told = judged(asked, wrong, alone=alone)
+        newest = newest or served
+        errors.append(dict.fromkeys(told))
+        refused.append(
+            {}
+            if any(map(_is_about_kinds, told))
+            else _fit(replace(asked, feature_gates=serving.feature_gates), wrong)[1]
+        )
+    kinds_wrong = dict.fromkeys(text for told in errors for text in told if _is_about_kinds(text))
+    versions_wrong = [text for text in errors[0] if not _is_about_kinds(text) and all(text in told for told in errors)]
+    gates_wrong = dict.fromkeys(
+        f"--{FEATURE_GATES}: {text}" for name, text in refused[0].items() if all(name in other for other in refused)
+    )
+    return newest, [*kinds_wrong, *versions_wrong, *gates_wrong]
+
+
+def _is_about_kinds(error: str) -> bool:
+    return error.startswith(f"--{KINDS}: ")
+
+
+def as_release(config: Config, release: Release) -> Config:
+    """Return the configuration of a server that is this release. Feature gates that the release cannot have are left out, with a warning.
+
+    Upstream: a kube-apiserver would refuse to start with them.
+    """
+    serving = replace(config.serving, emulated=release)
+    fit, refused = _fit(serving)
+    for name, text in refused.items():
+        about = {"featureGate": name, "release": str(release), "error": text}
+        logger.warning("a feature gate is ignored, because this release cannot have it", extra=about)
+    return replace(config, serving=replace(serving, feature_gates=fit))
+
+
+def _fit(serving: Serving, wrong: Set[str] = frozenset()) -> tuple[Mapping[str, bool], dict[str, str]]:
+    release = release_of(serving)
+    loaded = [kind for kind in _loaded(serving, release) if isinstance(kind, Resource)]
+    partly = FEATURE_GATES in wrong
+    return fitting(_declared_gates(loaded), serving.feature_gates, release=release, partly=partly)
+
+
+def _loaded(serving: Serving, release: Release) -> list[Resource | str]:
+    """Return the built-in kinds and those of the operator's packages, as they are in a release, and the errors of packages."""
+    return [*at(release, RESOURCES), *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
 
 
 def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tuple[Kinds | None, list[str]]:

@@ -142,7 +142,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
         namespaces = Namespaces(authorization)
         followed = configurations.reflectors(authorization, config.admission.asks)
         params, sources = _sources(authorization, followed)
-        front = Front(authorization) if config.serving.emulated is None else None
+        front = Front(authorization) if config.follows else None
         start = Start(
             source,
             {"*v1.Namespace": namespaces}

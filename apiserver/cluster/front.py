@@ -76,7 +76,7 @@ class Front:
             return
         self.problem, self._refusals = "", 0
         found = releases.nearest(told)
-        if told != found and told != self._told:
+        if told not in (found, self._told):
             about = {"kubeAPIServer": str(told), "release": str(found)}
             logger.warning("kube-apiserver has a release that this server does not know", extra=about)
         self._told = told

@@ -507,6 +507,11 @@ class Config:
         """Whether this server has the kinds that a cluster otherwise has. A new store has streams for them, since it may serve either."""
         return self.delegation.standalone if self.command in SERVERS else self.action == "init"
 
+    @property
+    def follows(self) -> bool:
+        """Whether the kube-apiserver in front decides which release this server is."""
+        return self.command == SERVE and self.serving.emulated is None and not self.delegation.standalone
+
 
 FLAGS = tuple(flags.declared(Config))
 

@@ -6,7 +6,7 @@ Upstream: kubernetes/component-base `featuregate/feature_gate.go`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -73,11 +73,12 @@ _TOGETHER = (ALL_ALPHA, ALL_BETA)
 
 class InvalidGates(ValueError):
     """The gates cannot have these values. `errors` are all reasons, in upstream's words. Each of the `certain` ones is about a single gate,
-    and holds for any values of the others."""
+    and holds for any values of the others. `switches` are the names of the gates that cause each error."""
 
-    def __init__(self, certain: list[str], unmet: list[str]) -> None:
+    def __init__(self, certain: Mapping[str, Collection[str]], unmet: Mapping[str, Collection[str]]) -> None:
         self.errors = [*certain, *unmet]
-        self.certain = certain
+        self.certain = [*certain]
+        self.switches = {**certain, **unmet}
         super().__init__("\n".join(self.errors))
 
 
@@ -101,7 +102,7 @@ class Gates:
         gates = [here for gate in every if (here := gate.at(release)) is not None]
         self._known = {gate.name: gate for gate in gates}
         self._on = {gate.name: False for gate in every} | {gate.name: self._stands(gate) for gate in gates}
-        certain, unmet = [*_repetitions(gates), *self._refusals()], list(self._unmet())
+        certain, unmet = dict((*_repetitions(gates), *self._refusals())), dict(self._unmet())
         if certain or unmet:
             raise InvalidGates(certain, unmet)
 
@@ -124,13 +125,14 @@ class Gates:
         switched = ((self._known[name], on) for name, on in self._switched.items())
         return [(_GOING[gate.stage], gate, on) for gate, on in switched if gate.stage in _GOING]
 
-    def _refusals(self) -> Iterator[str]:
+    def _refusals(self) -> Iterator[tuple[str, Collection[str]]]:
         for name, on in self._switched.items():
             gate = self._known.get(name)
             if gate is None:
-                yield f"unrecognized feature gate: {name}"
+                yield f"unrecognized feature gate: {name}", (name,)
             elif gate.locked and on != gate.default:
-                yield f"cannot set feature gate {name} to {_bool(on)}, feature is locked to {_bool(gate.default)}"
+                locked = f"feature is locked to {_bool(gate.default)}"
+                yield f"cannot set feature gate {name} to {_bool(on)}, {locked}", (name,)
 
     def _stands(self, gate: Gate) -> bool:
         if gate.locked:
@@ -138,11 +140,38 @@ class Gates:
         together = next((t.name for t in _TOGETHER if t.stage is gate.stage), "")
         return self._switched.get(gate.name, self._switched.get(together, gate.default))
 
-    def _unmet(self) -> Iterator[str]:
+    def _unmet(self) -> Iterator[tuple[str, Collection[str]]]:
         for gate in self._known.values():
             off = sorted(g.name for g in gate.needs if g.name in self._known and not self._on[g.name])
             if off and self._on[gate.name]:
-                yield f"{gate.name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+                text = f"{gate.name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+                yield text, (gate.name, *off)
+
+
+def fitting(
+    declared: Iterable[Gate], switched: Mapping[str, bool], *, release: Release, partly: bool = False
+) -> tuple[dict[str, bool], dict[str, str]]:
+    """Return the switches that a release can have, and for each other one by name the error that it causes.
+
+    `partly`: some switches are unknown, so dependencies cannot be judged. Raises InvalidGates if the declarations are wrong.
+    """
+    declared, left, refused = tuple(declared), dict(switched), dict[str, str]()
+    while True:
+        try:
+            Gates(declared, left, release=release)
+        except InvalidGates as e:
+            errors = e.certain if partly else e.errors
+            if not errors:
+                return left, refused
+            causes = {name: text for text in errors for name in e.switches[text] if name in left}
+            # Without a gate of its own, the cause is one that switches all of a stage.
+            causes = causes or {gate.name: errors[0] for gate in _TOGETHER if gate.name in left}
+            if not causes:
+                raise
+            refused |= causes
+            left = {name: on for name, on in left.items() if name not in causes}
+        else:
+            return left, refused
 
 
 _GOING = {
@@ -151,9 +180,9 @@ _GOING = {
 }
 
 
-def _repetitions(gates: Iterable[Gate]) -> Iterator[str]:
+def _repetitions(gates: Iterable[Gate]) -> Iterator[tuple[str, Collection[str]]]:
     names = Counter(gate.name for gate in gates)
-    return (f'feature gate "{name}" with different spec already exists' for name, times in names.items() if times > 1)
+    return ((f'feature gate "{name}" with different spec already exists', ()) for name, n in names.items() if n > 1)
 
 
 def _with_needs(gates: Iterable[Gate]) -> Iterator[Gate]:

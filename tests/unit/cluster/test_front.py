@@ -11,7 +11,7 @@ from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Unreadable
 from apiserver.cluster.front import AGREEING, BRIEF_SECONDS, CALM_SECONDS, DOUBTS, JITTER, PATH, Front, released
-from tests.unit.cluster.plane import Clock, Plane, answer, reset, status
+from tests.unit.cluster.plane import Clock, Plane, answer, reset, status, until
 
 OLD, NEW = answer({"major": "1", "minor": "36"}), answer({"major": "1", "minor": "37"})
 
@@ -96,8 +96,7 @@ async def test_questions_are_calm_and_closer_while_a_change_is_in_doubt(
     plane.on(PATH, OLD, OLD, *[NEW] * AGREEING)
     asking = asyncio.create_task(front.run())
     await front.other_than(V1_36)
-    while len(clock.slept) < AGREEING + 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(clock.slept) == AGREEING + 2)
     asking.cancel()
     calm, brief = CALM_SECONDS, BRIEF_SECONDS
     expected = [calm, calm, *[brief] * (AGREEING - 1), calm]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.schema.featuregate import ALL_ALPHA, Gate, Gates, InvalidGates, Stage
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
+from apiserver.schema.featuregate import ALL_ALPHA, Gate, Gates, InvalidGates, Spec, Stage, fitting, versioned
 
 OLD, YOUNG = Gate("Old", default=True, stage=Stage.GA), Gate("Young", default=False, stage=Stage.ALPHA)
 FOREIGN = Gate("Foreign", default=True, stage=Stage.BETA)
@@ -95,3 +96,52 @@ def test_switching_what_will_go_is_warned_about() -> None:
         ("Warning: setting deprecated feature gate. It will be removed in a future release.", DUSTY, True),
         ("Warning: setting GA feature gate. It will be removed in a future release.", FIXED, True),
     ]
+
+
+SINCE_37 = versioned("Since37", Spec(V1_37, default=False, stage=Stage.ALPHA))
+LOCKED_37 = versioned(
+    "Locked37",
+    Spec(V1_36, default=False, stage=Stage.ALPHA),
+    Spec(V1_37, default=True, stage=Stage.GA, locked=True),
+)
+ALWAYS = Gate("Always", default=False, stage=Stage.ALPHA)
+NEEDY = versioned(
+    "Needy",
+    Spec(V1_36, default=False, stage=Stage.ALPHA),
+    Spec(V1_37, default=True, stage=Stage.BETA),
+    needs=(ALWAYS,),
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "switched", "left", "refused"),
+    [
+        (V1_36, {"Since37": True, "Always": True}, {"Always": True}, {"Since37": "unrecognized feature gate: Since37"}),
+        (V1_37, {"Since37": True, "Always": True}, {"Since37": True, "Always": True}, {}),
+        (V1_36, {"Locked37": False}, {"Locked37": False}, {}),
+        (
+            V1_37,
+            {"Locked37": False},
+            {},
+            {"Locked37": "cannot set feature gate Locked37 to false, feature is locked to true"},
+        ),
+    ],
+)
+def test_switches_that_a_release_cannot_have_are_left_out(
+    release: Release, switched: dict[str, bool], left: dict[str, bool], refused: dict[str, str]
+) -> None:
+    assert fitting((SINCE_37, LOCKED_37, ALWAYS), switched, release=release) == (left, refused)
+
+
+def test_every_switch_of_an_unmet_dependency_is_left_out() -> None:
+    declared = (versioned("Needy", Spec(V1_36, default=False, stage=Stage.ALPHA), needs=(ALWAYS,)),)
+    left, refused = fitting(declared, {"Needy": True, "Always": False, "AllBeta": True}, release=V1_36)
+    assert left == {"AllBeta": True}
+    text = "Needy is enabled, but depends on features that are disabled: [Always]"
+    assert refused == {"Needy": text, "Always": text}
+
+
+def test_switch_of_a_stage_is_left_out_if_it_alone_causes_the_error() -> None:
+    off = versioned("Off", Spec(V1_36, default=True, stage=Stage.BETA))
+    declared = (versioned("Needy", Spec(V1_36, default=True, stage=Stage.GA), needs=(off,)),)
+    assert fitting(declared, {"AllBeta": False, "AllAlpha": True}, release=V1_36)[0] == {}
