@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from apiserver import app, resources
-from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37
+from apiserver.apimachinery.releases import SUPPORTED, V1_36, V1_37, Release
 from apiserver.config import config
 from apiserver.config.config import Config
 from apiserver.schema.featuregate import Spec, Stage, versioned
@@ -66,7 +66,7 @@ def test_kinds_that_cannot_be_loaded_are_an_error_once() -> None:
 
 @pytest.mark.parametrize("release", SUPPORTED)
 def test_gates_that_a_release_cannot_have_are_ignored_with_a_warning(
-    release: app.Release, caplog: pytest.LogCaptureFixture
+    release: Release, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = given(f"--feature-gates={UNTIL}=false,{SINCE}=true,DRADeviceTaints=true")
     fit = app.as_release(asked, release)
