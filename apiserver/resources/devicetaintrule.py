@@ -153,7 +153,8 @@ def _prepare(context: Context, new: Object, old: Object | None) -> None:
     taint, stored = _taint(new), _taint(old)
     changed = taint.get("effect") != stored.get("effect")
     if changed and taint and taint.get("timeAdded") == stored.get("timeAdded"):
-        taint["timeAdded"] = context.now
+        # A copy: a PUT is prepared again after a conflict, from the same taint.
+        new["spec"] = {**new["spec"], "taint": {**taint, "timeAdded": context.now}}
 
 
 def _status_rules(conditions: Check) -> Validate:
