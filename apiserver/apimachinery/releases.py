@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -75,6 +75,14 @@ def since(release: Release, value: T, *, before: T | _Nothing = NOTHING, what: s
 def until(release: Release, value: T, *, after: T | _Nothing = NOTHING, what: str = "") -> T:
     """Declare a value that holds before this release, the first one without it; later ones have `after`."""
     return cast("T", Varying(release, value, after, what))
+
+
+def changed(declaration: T, change: Callable[[Any], T]) -> T:
+    """Return the declaration with a change applied to it in each of its releases."""
+    if not isinstance(declaration, Varying):
+        return change(declaration)
+    old, new = (side if side is NOTHING else changed(side, change) for side in (declaration.old, declaration.new))
+    return cast("T", Varying(declaration.turn, old, new, declaration.what))
 
 
 def at(release: Release, declaration: T) -> T:

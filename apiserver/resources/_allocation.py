@@ -5,8 +5,9 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
+from apiserver.apimachinery.releases import V1_37, since
 from apiserver.resources import _configuration, _formats
-from apiserver.resources._device_requests import DEVICE_TOLERATION
+from apiserver.resources._device_requests import DEVICE_TOLERATION, toleration
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.types import Boolean, Field, ListOf, MapOf, Presence, Quantity, String, Struct, Time
@@ -60,6 +61,11 @@ DEVICE_RESULT = Struct(
             name="tolerations",
             number=6,
             type=ListOf(DEVICE_TOLERATION),
+            check=since(
+                V1_37,
+                _formats.each(toleration),
+                what="tolerations of an allocation are checked like those of a request",
+            ),
             doc="The tolerations of the request at the time of allocation: what decides later whether a taint ends the use.",
         ),
         _formats.binding_conditions_field(
@@ -86,6 +92,14 @@ DEVICE_RESULT = Struct(
             doc="How much of each capacity this share consumes, after rounding as the device's request policy says. The shares of a "
             "device never exceed its capacity. Only for devices that may be allocated several times.",
         ),
+        since(
+            V1_37,
+            _formats.skipped_operations_field(
+                11,
+                "The calls to the driver on the node that the device did not need at the time of allocation, as its slice said. "
+                "Alpha: needs the feature gate DRAOptionalNodeOperations.",
+            ),
+        ),
     ),
     check=_formats.binding_conditions,
     judged=(
@@ -96,7 +110,9 @@ DEVICE_RESULT = Struct(
         "bindingConditions",
         "bindingFailureConditions",
         _formats.BINDING,
+        since(V1_37, "tolerations"),
         "shareID",
+        since(V1_37, "skipNodeOperations"),
     ),
 )
 

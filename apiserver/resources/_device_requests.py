@@ -10,6 +10,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.releases import V1_37, since
 from apiserver.resources import _configuration, _features, _formats
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
@@ -18,7 +19,7 @@ from apiserver.schema.resource import Object
 from apiserver.schema.types import ACCESS, Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
 from kubetext import names, quoting
 
-ALTERNATIVES, CONSTRAINTS = 8, 32
+ALTERNATIVES, CONSTRAINTS, DERIVED_ATTRIBUTES = 8, 32, 32
 OPERATORS = ("Equal", "Exists")
 MODES = ("All", "ExactCount")
 
@@ -73,7 +74,8 @@ DEVICE_TOLERATION = Struct(
 )
 
 
-def _toleration(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def toleration(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Check one toleration."""
     if value.get("key"):
         yield from _formats.label_key(value["key"], path.child("key"))
     operator, text, effect = value.get("operator", ""), value.get("value", ""), value.get("effect", "")
@@ -161,9 +163,7 @@ TOLERATIONS_DOC = (
 
 
 def _tolerations(doc: str) -> Field:
-    return Field(
-        name="tolerations", number=6, type=ListOf(DEVICE_TOLERATION), check=_formats.each(_toleration), doc=doc
-    )
+    return Field(name="tolerations", number=6, type=ListOf(DEVICE_TOLERATION), check=_formats.each(toleration), doc=doc)
 
 
 _CAPACITY = Field(
@@ -172,6 +172,45 @@ _CAPACITY = Field(
     type=CAPACITY_REQUIREMENTS,
     presence=Presence.POINTER,
     doc="The amounts of device capacity that this request needs. Without it a device is judged by selectors alone.",
+)
+
+
+DERIVED_ATTRIBUTE = Struct(
+    name="DeviceDerivedAttribute",
+    model=MODEL,
+    doc="An attribute that is computed for each device, for the claim's constraints.",
+    fields=(
+        Field(
+            name="name",
+            number=1,
+            type=String(go="v1.FullyQualifiedName", check=_formats.fully_qualified_name),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The name by which constraints refer to it: a domain, a slash and a C identifier. Hides an attribute of the device with "
+            "the same name. At least one constraint for this request has to refer to it.",
+        ),
+        Field(
+            name="expression",
+            number=2,
+            type=String(),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="A CEL expression with the variable `device`, as in selectors. Says a text, a number, a truth value, a version, or a list "
+            "of these. A device for which the evaluation fails ends the attempt to allocate the claim. At most 10 KiB long; the worst "
+            "case of all such expressions of a claim together is limited.",
+        ),
+    ),
+)
+
+_DERIVED = since(
+    V1_37,
+    Field(
+        name="derivedAttributes",
+        number=8,
+        type=ListOf(DERIVED_ATTRIBUTE, max_items=DERIVED_ATTRIBUTES, unique=lambda item: item.get("name", "")),
+        doc="Attributes that are computed for each candidate, at most 32, to be compared by the claim's constraints. Selectors do not see "
+        "them. Alpha: needs the feature gate DRADerivedAttributes.",
+    ),
 )
 
 
@@ -203,6 +242,7 @@ EXACT_DEVICE_REQUEST = Struct(
         ),
         _tolerations(TOLERATIONS_DOC),
         _CAPACITY,
+        _DERIVED,
     ),
     check=_amount,
 )
@@ -223,6 +263,7 @@ DEVICE_SUB_REQUEST = Struct(
         *_wanted(2),
         _tolerations(TOLERATIONS_DOC),
         _CAPACITY,
+        _DERIVED,
     ),
     check=_amount,
 )
@@ -429,6 +470,7 @@ RESOURCE_CLAIM_SPEC = Struct(
 
 
 _ALTERNATIVES, _TOLERATIONS = frozenset(("firstAvailable",)), frozenset(("tolerations",))
+_DERIVED_ATTRIBUTES = frozenset(("derivedAttributes",))
 _CAPACITIES, _DISTINCT = frozenset(("capacity",)), frozenset(("distinctAttribute",))
 
 
@@ -466,12 +508,17 @@ def shared_capacity(spec: Mapping[str, Any]) -> Iterator[Place]:
         yield wish, _CAPACITIES
 
 
+def _derived(spec: Mapping[str, Any]) -> Iterator[Place]:
+    return ((wish, _DERIVED_ATTRIBUTES) for wish in _wishes(spec))
+
+
 def features(spec_of: Callable[[Object], Object]) -> tuple[Feature, ...]:
     """Return the features of a kind that has such a spec."""
     return (
         Feature(gates=(_features.PRIORITIZED_LIST,), places=lambda obj: _alternatives(spec_of(obj))),
         Feature(gates=(_features.DEVICE_TAINTS,), places=lambda obj: _tolerated(spec_of(obj))),
         Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=lambda obj: shared_capacity(spec_of(obj))),
+        Feature(gates=(_features.DERIVED_ATTRIBUTES,), places=lambda obj: _derived(spec_of(obj))),
     )
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.releases import V1_37, since, until
 from apiserver.resources import _capacity, _formats, _shown
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct, Time
 from kubetext import quantity
 
-COUNTERS, CONSUMED_SETS = 32, 2
+COUNTERS, CONSUMED_SETS, COMPATIBILITY_GROUPS = 32, 2, 2
 ATTRIBUTES_AND_CAPACITIES, ATTRIBUTE_VALUES, ATTRIBUTE_BYTES = 32, 48, 64
 TAINTS = 16
 SHOWN_NAME_BYTES, SHOWN_COUNTER_BYTES = 96, 63
@@ -59,6 +60,17 @@ COUNTER_CONSUMPTION = Struct(
             type=COUNTER_MAP,
             required=True,
             doc="How much is taken from which counter of the set, 1 to 32 of them.",
+        ),
+        since(
+            V1_37,
+            Field(
+                name="compatibilityGroups",
+                number=3,
+                type=ListOf(_formats.LABEL, max_items=COMPATIBILITY_GROUPS, unique=_formats.itself),
+                doc="Names of groups, at most two, each a DNS label. Devices that draw from the same counter set are allocated together "
+                "only if one group is common to all of them; devices without groups only with others without. "
+                "Alpha: needs the feature gate DRADeviceCompatibilityGroups.",
+            ),
         ),
     ),
 )
@@ -158,6 +170,99 @@ NODE_ALLOCATABLE_MAPPING = Struct(
 )
 
 
+def _multiplied(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Check that the amount counts by capacity or by device.
+
+    Upstream: kubernetes/apimachinery `pkg/api/validate/union.go`.
+    """
+    given = [name for name in _MULTIPLIED if value.get(name) is not None]
+    if not given:
+        yield fieldpath.invalid(path, "", f"must specify one of: {', '.join(f'`{name}`' for name in _MULTIPLIED)}")
+    elif len(given) > 1:
+        shown = f"{{{', '.join(f'`{name}`' for name in given)}}}"
+        text = f"must specify exactly one of: {', '.join(f'`{name}`' for name in _MULTIPLIED)}"
+        yield fieldpath.invalid(path, shown, text)
+
+
+_MULTIPLIED = ("capacityKey", "deviceMultiplier")
+
+NODE_ALLOCATABLE_CONVERSION = Struct(
+    name="NodeAllocatableMapping",
+    model=MODEL,
+    doc="How much of the node's resource an allocation stands for: by consumed capacity, or by number of devices.",
+    fields=(
+        Field(
+            name="capacityKey",
+            number=1,
+            type=String(go="v1.QualifiedName"),
+            presence=Presence.POINTER,
+            doc="The capacity of the device whose consumed amount is counted, times `capacityMultiplier`.",
+        ),
+        Field(
+            name="capacityMultiplier",
+            number=2,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The factor for the consumed capacity. Positive, and only together with `capacityKey`.",
+        ),
+        Field(
+            name="deviceMultiplier",
+            number=3,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The amount for each allocated device. Positive, and never together with `capacityKey`.",
+        ),
+    ),
+    check=_multiplied,
+)
+
+NODE_ALLOCATABLE_OVERHEAD = Struct(
+    name="NodeAllocatableOverhead",
+    model=MODEL,
+    doc="How much of the node's resource the use of the device takes, beside what the device is.",
+    fields=(
+        Field(
+            name="perPod",
+            number=1,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The amount for each pod on the node that refers to the claim. Not negative.",
+        ),
+        Field(
+            name="perContainer",
+            number=2,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The amount for each container that refers to the claim, on top of `perPod`. Not negative.",
+        ),
+    ),
+)
+
+NODE_ALLOCATABLE_RESOURCE = Struct(
+    name="NodeAllocatableResource",
+    model=MODEL,
+    doc="How allocations of the device count against one resource of the node. Has a mapping, an overhead, or both.",
+    fields=(
+        Field(
+            name="mapping",
+            number=3,
+            type=NODE_ALLOCATABLE_CONVERSION,
+            presence=Presence.POINTER,
+            doc="For a device that is a part of the resource itself, such as a group of CPUs. Counted once for each claim, which only one "
+            "pod can use.",
+        ),
+        Field(
+            name="overhead",
+            number=4,
+            type=NODE_ALLOCATABLE_OVERHEAD,
+            presence=Presence.POINTER,
+            doc="For a device whose use takes from the resource, such as host memory for a GPU. Counted for each pod that refers to the "
+            "claim, and taken off the resource of the node even with a mapping.",
+        ),
+    ),
+)
+
+
 def _effect(value: str, path: Path) -> Iterator[FieldError]:
     if value not in _formats.EFFECTS:
         yield fieldpath.not_supported(path, fieldpath.Typed(value), _formats.EFFECTS)
@@ -235,6 +340,9 @@ def _device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     for name, mapping in (value.get("nodeAllocatableResourceMappings") or {}).items():
         at = path.child("nodeAllocatableResourceMappings").key(name)
         yield from _node_allocatable(name, mapping, at, capacities)
+    for name, counted in (value.get("nodeAllocatableResources") or {}).items():
+        at = path.child("nodeAllocatableResources").key(name)
+        yield from _node_allocatable_resource(name, counted, at, capacities)
 
 
 def _node_allocatable(
@@ -255,6 +363,55 @@ def _node_allocatable(
     elif key not in capacities:
         yield fieldpath.not_found(at, fieldpath.Typed(key))
 
+
+def _node_allocatable_resource(
+    name: str, counted: Mapping[str, Any], path: Path, capacities: Mapping[str, Any]
+) -> Iterator[FieldError]:
+    if name not in _NODE_RESOURCES and not name.startswith(_HUGE_PAGES):
+        yield fieldpath.invalid(path, fieldpath.Typed(name), "must be a node allocatable resource name")
+    mapping, overhead = counted.get("mapping"), counted.get("overhead")
+    if mapping is None and overhead is None:
+        yield fieldpath.required(path, "at least one of mapping or overhead must be set")
+    if mapping is not None:
+        yield from _mapping(mapping, path.child("mapping"), capacities)
+    if overhead is not None:
+        yield from _overhead(overhead, path.child("overhead"))
+
+
+def _mapping(mapping: Mapping[str, Any], path: Path, capacities: Mapping[str, Any]) -> Iterator[FieldError]:
+    key, factor, amount = (mapping.get(name) for name in ("capacityKey", "capacityMultiplier", "deviceMultiplier"))
+    if key is not None:
+        at = path.child("capacityKey")
+        if not key:
+            yield fieldpath.invalid(at, "", "capacityKey must not be an empty string")
+        elif key not in capacities:
+            yield fieldpath.not_found(at, fieldpath.Typed(key))
+        at = path.child("capacityMultiplier")
+        if factor is None:
+            yield fieldpath.required(at, "capacityMultiplier is required when capacityKey is set")
+        elif quantity.parse(factor).sign() <= 0:
+            yield fieldpath.invalid(at, factor, "must be positive")
+    if amount is not None and quantity.parse(amount).sign() <= 0:
+        yield fieldpath.invalid(path.child("deviceMultiplier"), amount, "must be positive")
+    if factor is not None and key is None:
+        yield fieldpath.required(path.child("capacityKey"), "capacityKey is required when capacityMultiplier is set")
+
+
+def _overhead(overhead: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    if not any(overhead.get(name) is not None for name in _OVERHEADS):
+        yield fieldpath.invalid(path, "", "at least one of perPod or perContainer must be set")
+    for name in _OVERHEADS:
+        amount = overhead.get(name)
+        if amount is not None and quantity.parse(amount).sign() < 0:
+            yield fieldpath.invalid(path.child(name), amount, "must be non-negative")
+
+
+_OVERHEADS = ("perPod", "perContainer")
+_NODE_RESOURCES, _HUGE_PAGES = ("cpu", "memory"), "hugepages-"
+_NODE_ALLOCATABLE_DOC = (
+    "How allocations of the device count against resources of the node, by resource name, such as cpu, memory or hugepages-2Mi. "
+    "Alpha: needs the feature gate DRANodeAllocatableResources."
+)
 
 DEVICE = Struct(
     name="Device",
@@ -357,12 +514,23 @@ DEVICE = Struct(
             presence=Presence.POINTER,
             doc="True when the device may be allocated to several requests at a time, which then share its capacity.",
         ),
-        Field(
-            name="nodeAllocatableResourceMappings",
-            number=13,
-            type=MapOf(NODE_ALLOCATABLE_MAPPING, go_key="v1.ResourceName"),
-            doc="How allocations of the device count against resources of the node, by resource name, such as cpu, memory or "
-            "hugepages-2Mi. Alpha: needs the feature gate DRANodeAllocatableResources.",
+        until(
+            V1_37,
+            Field(
+                name="nodeAllocatableResourceMappings",
+                number=13,
+                type=MapOf(NODE_ALLOCATABLE_MAPPING, go_key="v1.ResourceName"),
+                doc=_NODE_ALLOCATABLE_DOC,
+            ),
+        ),
+        since(
+            V1_37,
+            Field(
+                name="nodeAllocatableResources",
+                number=14,
+                type=MapOf(NODE_ALLOCATABLE_RESOURCE, go_key="v1.ResourceName"),
+                doc=_NODE_ALLOCATABLE_DOC,
+            ),
         ),
     ),
     check=_device,
@@ -380,6 +548,7 @@ DEVICE = Struct(
         "bindingConditions",
         "bindingFailureConditions",
         _formats.BINDING,
-        "nodeAllocatableResourceMappings",
+        until(V1_37, "nodeAllocatableResourceMappings"),
+        since(V1_37, "nodeAllocatableResources"),
     ),
 )

@@ -16,7 +16,7 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import times
-from apiserver.schema.types import Check, Field, ListOf, String
+from apiserver.schema.types import Check, Field, ListOf, ListType, String
 from kubetext import names, quoting
 
 MODEL = "io.k8s.api.resource.v1"
@@ -359,6 +359,23 @@ def _reason(value: str, path: Path) -> Iterator[FieldError]:
         yield fieldpath.invalid(path, value, _REASON)
     if names.byte_length(value) > CONDITION_REASON_BYTES:
         yield fieldpath.too_long(path, CONDITION_REASON_BYTES)
+
+
+OPERATIONS = ("*", "NodePrepareResources", "NodeUnprepareResources")
+
+
+def _skipped_operations(value: Sequence[str], path: Path) -> Iterator[FieldError]:
+    """Check that what is prepared on the node is also cleaned up there."""
+    if "NodePrepareResources" in value and not {"NodeUnprepareResources", "*"} & set(value):
+        text = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"
+        yield fieldpath.invalid(path, list(value), text)
+
+
+def skipped_operations_field(number: int, doc: str) -> Field:
+    """Return the member `skipNodeOperations`, a set. Consumers ignore operations that they do not know."""
+    operation = String(go="v1.SkipNodeOperation", enum=OPERATIONS, known=OPERATIONS)
+    operations = ListOf(operation, ListType.SET, unique=fieldpath.Typed)
+    return Field(name="skipNodeOperations", number=number, type=operations, check=_skipped_operations, doc=doc)
 
 
 def binding_conditions_field(name: str, number: int, doc: str) -> Field:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from apiserver.apimachinery.releases import changed
 from apiserver.resources._formats import CORE_NAMES, HOME, MODEL
 from apiserver.schema.resource import Conversion, Deprecation, Object, Version
 from apiserver.schema.types import UNSET, Boolean, Field, Presence, String, Struct
@@ -22,6 +23,11 @@ _MODEL = f"io.k8s.api.resource.{NAME}"
 # --- Shapes ----------------------------------------------------------------------------------------------------------
 
 
+def _renumbered(field: Field) -> Field:
+    """Return a member of a device. Its number is that of v1 less one, but the last one has the same in both."""
+    return field if field.name == "nodeAllocatableResources" else replace(field, number=field.number - 1)
+
+
 def _device(struct: Struct) -> Struct:
     name, *content = struct.fields
     basic = Struct(
@@ -29,7 +35,7 @@ def _device(struct: Struct) -> Struct:
         model=_MODEL,
         go=NAME,
         doc="What a device is, what it has, where it can be used and what is wrong with it.",
-        fields=tuple(replace(field, number=field.number - 1) for field in content),
+        fields=tuple(changed(field, _renumbered) for field in content),
     )
     member = Field(
         name="basic",
@@ -49,6 +55,7 @@ WANTED: Mapping[str, int] = {
     "adminAccess": 6,
     "tolerations": 8,
     "capacity": 9,
+    "derivedAttributes": 10,
 }
 """The members of a v1 request's `exactly`, which stand in the request itself here, with their numbers."""
 
@@ -70,20 +77,22 @@ _REQUEST_DOC = (
 )
 
 
+def _wanted(field: Field) -> Field:
+    return replace(field, number=WANTED[field.name], default=_WANTED_DEFAULTS.get(field.name, UNSET))
+
+
 def _request(struct: Struct) -> Struct:
     name, exactly, alternatives = struct.fields
     assert isinstance(exactly.type, Struct)
-    wanted = [
-        replace(field, number=WANTED[field.name], default=_WANTED_DEFAULTS.get(field.name, UNSET))
-        for field in exactly.type.fields
-    ]
+    wanted = [changed(field, _wanted) for field in exactly.type.fields]
     wanted[0] = replace(wanted[0], required=False, expected=False)
-    fields = sorted([name, *wanted, replace(alternatives, number=7)], key=lambda field: field.number)
+    # In the order of their numbers, which the alternatives interrupt.
+    fields = [name, *wanted[:5], replace(alternatives, number=7), *wanted[5:]]
     return Struct(name=struct.name, model=_MODEL, go=NAME, doc=_REQUEST_DOC, fields=tuple(fields))
 
 
 def _alternative(struct: Struct) -> Struct:
-    return with_fields(struct, tolerations={"number": 7}, capacity={"number": 8})
+    return with_fields(struct, tolerations={"number": 7}, capacity={"number": 8}, derivedAttributes={"number": 9})
 
 
 def _slice_spec(struct: Struct) -> Struct:

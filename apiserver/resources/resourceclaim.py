@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.releases import at
 from apiserver.codecs.objects import canonical
 from apiserver.resources import (
     _allocation,
@@ -270,7 +271,8 @@ RESOURCE_CLAIM = Struct(
 def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
     if old is None:
         return _device_requests.admin_access(context, new["spec"], meta.namespace(new))
-    return _immutability.immutable(_device_requests.RESOURCE_CLAIM_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+    shape = at(context.gates.release, _device_requests.RESOURCE_CLAIM_SPEC)
+    return _immutability.immutable(shape, new["spec"], old["spec"], ROOT.child("spec"))
 
 
 # --- Status ----------------------------------------------------------------------------------------------------------
@@ -302,6 +304,7 @@ def _allocated(status: Mapping[str, Any]) -> set[_DeviceID]:
 
 _REPORTS, _SHARE = frozenset(("devices",)), frozenset(("shareID",))
 _SHARED = _SHARE | {"consumedCapacity"}
+_SKIPPED = frozenset(("skipNodeOperations",))
 _BINDING = frozenset(("bindingConditions", "bindingFailureConditions"))
 
 
@@ -321,6 +324,10 @@ def _bindings(obj: Object) -> Iterator[Place]:
     return ((result, _BINDING) for result in _results(_status(obj)))
 
 
+def _skipped(obj: Object) -> Iterator[Place]:
+    return ((result, _SKIPPED) for result in _results(_status(obj)))
+
+
 FEATURES = _device_requests.features(lambda obj: obj["spec"])
 STATUS_FEATURES = (
     Feature(gates=(_features.DEVICE_STATUS,), places=_reports),
@@ -330,6 +337,7 @@ STATUS_FEATURES = (
         elsewhere=lambda obj: _device_requests.shared_capacity(obj["spec"]),
     ),
     Feature(gates=(_features.BINDING_CONDITIONS,), places=_bindings),
+    Feature(gates=(_features.OPTIONAL_NODE_OPERATIONS,), places=_skipped),
 )
 
 _drop_from_status = _features.dropping(STATUS_FEATURES)
@@ -355,7 +363,7 @@ def _required(context: Context, new: Object, old: Object) -> Iterator[FieldError
     yield from _granted(context, new, status, stored)
     if not context.enabled(_features.GRANULAR_STATUS):
         return
-    if not canonical.equal(_BOUND, status, stored):
+    if not canonical.equal(at(context.gates.release, _BOUND), status, stored):
         yield _status_writers.binding(context)
     allocation = status.get("allocation")
     if allocation is not None and context.enabled(_features.DEVICE_STATUS):
@@ -376,19 +384,20 @@ def _reporting(devices: Iterable[Object], stored: Iterable[Object]) -> set[str]:
 
 def _validate_status(context: Context, new: Object, old: Object | None) -> Iterator[FieldError]:
     status, stored, path = _status(new), _status(old), ROOT.child("status")
-    yield from declared.validate(context, _ALWAYS_CHECKED, new, old)
+    release = context.gates.release
+    yield from declared.validate(context, at(release, _ALWAYS_CHECKED), new, old)
     yield from _unallocated(status, path.child("devices"))
     reserved = _reservations(new, status, stored, path.child("reservedFor"))
     yield from (error.at(path.child(_RESERVED)) for error in reserved)
     allocation, former = status.get("allocation"), stored.get("allocation")
     if allocation is None:
         return
-    at = path.child("allocation")
+    place, shape = path.child("allocation"), at(release, _allocation.ALLOCATION)
     if former is None:
-        yield from declared.validate(context, _CHECKED_WHEN_NEW, new, old)
-        yield from _references(allocation.get("devices") or {}, at.child("devices"), new)
-    elif not canonical.equal(_allocation.ALLOCATION, allocation, former):
-        yield fieldpath.invalid(at, _shown.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
+        yield from declared.validate(context, at(release, _CHECKED_WHEN_NEW), new, old)
+        yield from _references(allocation.get("devices") or {}, place.child("devices"), new)
+    elif not canonical.equal(shape, allocation, former):
+        yield fieldpath.invalid(place, _shown.as_go(shape, allocation), "field is immutable")
 
 
 def _granted(
@@ -400,8 +409,8 @@ def _granted(
     path = ROOT.child("status").child("allocation").child("devices").child("results")
     for i, result in enumerate(_results(status)):
         if result.get("adminAccess") is True:
-            at = path.index(i).child("adminAccess")
-            yield from _device_requests.admin_namespace(context, meta.namespace(new), at)
+            place = path.index(i).child("adminAccess")
+            yield from _device_requests.admin_namespace(context, meta.namespace(new), place)
             return
 
 
@@ -410,8 +419,8 @@ def _unallocated(status: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     for i, device in enumerate(status.get("devices") or ()):
         identity = _device_id(device)
         if identity not in allocated:
-            at, text = path.index(i), "must be an allocated device in the claim"
-            yield fieldpath.invalid(at, identity, text).at(at.child(_ALLOCATED))
+            place, text = path.index(i), "must be an allocated device in the claim"
+            yield fieldpath.invalid(place, identity, text).at(place.child(_ALLOCATED))
 
 
 def _consumer_id(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -439,8 +448,8 @@ def _references(devices: Mapping[str, Any], path: Path, new: Object) -> Iterator
     results, configs = devices.get("results") or (), devices.get("config") or ()
     if len(results) <= _allocation.RESULTS:
         for i, result in enumerate(results):
-            at = path.child("results").index(i).child("request")
-            yield from _device_requests.request_reference(result.get("request", ""), at, known)
+            place = path.child("results").index(i).child("request")
+            yield from _device_requests.request_reference(result.get("request", ""), place, known)
     if len(configs) <= _allocation.CONFIGS:
         yield from _device_requests.references(configs, path.child("config"), known)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.releases import at
 from apiserver.resources import _device_requests, _features, _immutability, _v1beta1, _v1beta2
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
@@ -105,7 +106,8 @@ FEATURES = _device_requests.features(_claim_spec)
 def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
     if old is None:
         return _device_requests.admin_access(context, _claim_spec(new), meta.namespace(new))
-    found = _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+    shape = at(context.gates.release, TEMPLATE_SPEC)
+    found = _immutability.immutable(shape, new["spec"], old["spec"], ROOT.child("spec"))
     return [error.at(ROOT.child(UPDATE)) for error in found]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.releases import V1_37, since
 from apiserver.resources import _devices, _features, _formats, _shown, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
@@ -177,6 +178,43 @@ def _device_nodes(device: Mapping[str, Any], path: Path, *, per_device: bool) ->
         yield fieldpath.invalid(path, f"{{{', '.join(selected)}}}", _DEVICE_NODE_SELECTION)
 
 
+def _partition_type(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
+    name = value.get("partitionTypeAttribute")
+    if name is None:
+        return
+    at = path.child("partitionTypeAttribute")
+    malformed = list(_formats.fully_qualified_name(name, at))
+    consuming = [(i, d) for i, d in enumerate(value.get("devices") or ()) if d.get("consumesCounters")]
+    if not consuming:
+        yield fieldpath.invalid(at, name, "may only be set on a slice which declares devices that consume counters")
+    elif not malformed:
+        found = _untyped(value.get("driver", ""), consuming, name, path.child("devices"))
+        yield from (error.at(at) for error in found)
+    if old is None or old.get("partitionTypeAttribute") != name:
+        if context.enabled(_features.PARTITIONABLE_DEVICES_TYPE):
+            yield from malformed
+        else:
+            yield fieldpath.forbidden(at, "")
+
+
+def _untyped(
+    driver: str, devices: Iterable[tuple[int, Mapping[str, Any]]], name: str, path: Path
+) -> Iterator[FieldError]:
+    """Check that the devices have the attribute, as text. A name without a domain is in the domain of the driver."""
+    bare = name.removeprefix(f"{driver}/")
+    for i, device in devices:
+        attributes, at = device.get("attributes") or {}, path.index(i).child("attributes").key(name)
+        attribute = attributes.get(name, attributes.get(bare))
+        if attribute is None:
+            text = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+            yield fieldpath.required(at, text)
+        elif attribute.get("string") is None:
+            text = "must be a string value because `partitionTypeAttribute` names this attribute"
+            yield fieldpath.invalid(at, _shown.as_go(_devices.DEVICE_ATTRIBUTE, attribute), text)
+
+
 RESOURCE_SLICE_SPEC = Struct(
     name="ResourceSliceSpec",
     model=MODEL,
@@ -246,8 +284,30 @@ RESOURCE_SLICE_SPEC = Struct(
             doc="Counter sets, at most eight, from which devices of the pool consume. Not together with `devices`: a pool that needs "
             "both has slices of either sort.",
         ),
+        since(
+            V1_37,
+            Field(
+                name="partitionTypeAttribute",
+                number=9,
+                type=String(go="v1.FullyQualifiedName"),
+                presence=Presence.POINTER,
+                doc="The fully qualified name of the text attribute that says what sort of partition a device is. Every device that "
+                "consumes counters must have it, and devices with the same value consume the same. "
+                "Alpha: needs the feature gate DRAPartitionableDevicesType.",
+            ),
+        ),
+        since(
+            V1_37,
+            _formats.skipped_operations_field(
+                10,
+                "Calls to the driver on the node that these devices do without: NodePrepareResources, NodeUnprepareResources, "
+                "or * for all. The first one needs the second. A call is skipped if all the driver's devices in a claim do without "
+                "it. Alpha: needs the feature gate DRAOptionalNodeOperations.",
+            ),
+        ),
     ),
     check=_spec,
+    rule=since(V1_37, _partition_type),
     judged=(
         "driver",
         "pool",
@@ -259,6 +319,8 @@ RESOURCE_SLICE_SPEC = Struct(
         "",
         "devices",
         "sharedCounters",
+        since(V1_37, "partitionTypeAttribute"),
+        since(V1_37, "skipNodeOperations"),
     ),
 )
 
@@ -303,6 +365,8 @@ def _of_devices(*names: str) -> Callable[[Object], Iterator[Place]]:
 
 _partition_devices = _of_devices("consumesCounters", "nodeName", "nodeSelector", "allNodes")
 _PARTITIONS = frozenset(("sharedCounters", "perDeviceNodeSelection"))
+_GROUPS, _SKIPPED = frozenset(("compatibilityGroups",)), frozenset(("skipNodeOperations",))
+_PARTITION_TYPE = frozenset(("partitionTypeAttribute",))
 _SHARING, _POLICY = frozenset(("allowMultipleAllocations",)), frozenset(("requestPolicy",))
 
 
@@ -316,6 +380,10 @@ def _sharing(obj: Object) -> Iterator[Place]:
         yield device, _SHARING
         for capacity in (device.get("capacity") or {}).values():
             yield capacity, _POLICY
+
+
+def _groups(obj: Object) -> Iterator[Place]:
+    return ((consumed, _GROUPS) for device in _listed(obj) for consumed in device.get("consumesCounters") or ())
 
 
 def _lists(obj: Object) -> Iterator[Place]:
@@ -333,8 +401,14 @@ FEATURES = (
         places=_of_devices("bindingConditions", "bindingFailureConditions", "bindsToNode"),
     ),
     Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=_sharing),
-    Feature(gates=(_features.NODE_ALLOCATABLE_RESOURCES,), places=_of_devices("nodeAllocatableResourceMappings")),
+    Feature(gates=(_features.COMPATIBILITY_GROUPS,), places=_groups),
+    Feature(
+        gates=(_features.NODE_ALLOCATABLE_RESOURCES,),
+        places=_of_devices("nodeAllocatableResourceMappings", "nodeAllocatableResources"),
+    ),
     Feature(gates=(_features.LIST_TYPE_ATTRIBUTES,), places=_lists),
+    Feature(gates=(_features.PARTITIONABLE_DEVICES_TYPE,), places=lambda obj: ((obj["spec"], _PARTITION_TYPE),)),
+    Feature(gates=(_features.OPTIONAL_NODE_OPERATIONS,), places=lambda obj: ((obj["spec"], _SKIPPED),)),
 )
 
 
@@ -363,10 +437,12 @@ _DRIVER_COLUMN = (
     "characters. This field is immutable."
 )
 _POOL_COLUMN = (
-    "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not required."
+    "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not required.{}"
     "\n\nIt must not be longer than 253 characters and must consist of one or more DNS sub-domains separated by slashes. "
     "This field is immutable."
 )
+
+_SELECT_BY_POOL = " A field selector can be used to list only ResourceSlice objects belonging to a certain pool."
 
 COLUMNS = (
     columns.NAME,
@@ -386,7 +462,7 @@ COLUMNS = (
         name="Pool",
         cell=lambda obj, now: obj["spec"].get("pool", {}).get("name", ""),
         reads=["spec.pool.name"],
-        description=_POOL_COLUMN,
+        description=since(V1_37, _POOL_COLUMN.format(_SELECT_BY_POOL), before=_POOL_COLUMN.format("")),
     ),
     columns.AGE,
 )
@@ -398,7 +474,11 @@ RESOURCE = Resource(
     namespaced=False,
     shape=RESOURCE_SLICE,
     columns=COLUMNS,
-    selectable={"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
+    selectable={
+        "spec.nodeName": "spec.nodeName",
+        "spec.driver": "spec.driver",
+        "spec.pool.name": since(V1_37, "spec.pool.name"),
+    },
     own_field_labels=True,
     node_field="spec.nodeName",
     tracks_generation=True,

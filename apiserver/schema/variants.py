@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from apiserver.apimachinery.releases import changed
 from apiserver.schema.types import Field, ListOf, MapOf, String, Struct, Type
 
 Change = Callable[[Struct], Struct]
@@ -36,7 +37,7 @@ class Variant:
         made = self._done.get(shape)
         if made is None:
             change = self._changes.get(shape.name, _unchanged)
-            fields = tuple(map(self._field, shape.fields))
+            fields = tuple(changed(field, self._field) for field in shape.fields)
             made = self._done[shape] = change(replace(shape, model=self._made, go=self._go, fields=fields))
         return made
 
@@ -62,10 +63,13 @@ class Variant:
         return f"{self._go}.{go.removeprefix(self._package)}"
 
 
-def with_fields(struct: Struct, **changed: Mapping[str, object]) -> Struct:
+def with_fields(struct: Struct, **properties: Mapping[str, object]) -> Struct:
     """Return the struct with other properties of some members, by their JSON name."""
-    fields = (replace(field, **changed.get(field.name, {})) for field in struct.fields)  # type: ignore[arg-type]
-    return replace(struct, fields=tuple(fields))
+
+    def one(field: Field) -> Field:
+        return replace(field, **properties.get(field.name, {}))  # type: ignore[arg-type]
+
+    return replace(struct, fields=tuple(changed(field, one) for field in struct.fields))
 
 
 def _last(package: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
@@ -24,7 +25,7 @@ from tests.fixtures.composed import Composed, composed
 from tests.fixtures.valkey import Server
 
 Object = dict[str, Any]
-KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource for resource in at(NEWEST, resources.RESOURCES)}
 ON = "DRAListTypeAttributes=true,DRANodeAllocatableResources=true"
 """With these everything can be stored."""
 STATUS_OFF = (

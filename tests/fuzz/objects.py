@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import conversion, decoding
 from apiserver.codecs.protobuf import envelope as as_protobuf
@@ -40,7 +41,7 @@ from tests.fuzz.mutations import Mutations, is_plain, repeats, text
 from tests.fuzz.samples import Samples
 
 UPSTREAM_GROUP = "resource.k8s.io"
-KINDS = {resource.plural: resource for resource in resources.RESOURCES}
+KINDS = {resource.plural: resource for resource in at(NEWEST, resources.RESOURCES)}
 VERSIONS = {(kind.plural, kind.version): kind for kind in Kinds(resources.RESOURCES, group=UPSTREAM_GROUP)}
 NAMESPACES = ("fuzz", "fuzz-admin")
 """The second one is for administrators."""

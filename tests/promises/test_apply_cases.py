@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
@@ -29,7 +30,7 @@ GROUP, NOW = "resource.k8s.io", "2026-01-02T03:04:05Z"
 CASES = yaml.load(
     (pathlib.Path(__file__).resolve().parent.parent / "cases" / "apply.yaml").read_text(), Loader=yaml.CSafeLoader
 )
-KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource for resource in at(NEWEST, resources.RESOURCES)}
 MEDIA = {
     "create": "application/json",
     "update": "application/json",

@@ -15,6 +15,7 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.releases import V1_36, at
 from apiserver.cluster.namespaces import Namespaces
 from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.context import Context
@@ -36,7 +37,7 @@ __all__ = ["shared_server"]
 
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource for resource in at(V1_36, resources.RESOURCES)}
 KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation")
 """Members that a writer has read of an object."""
 
@@ -73,7 +74,7 @@ def stored(resource: Resource, case: Case) -> Object:
 def run(resource: Resource, case: Case, *, known: bool = False) -> tuple[Object, list[FieldError], list[str]]:
     """`known`: what is stored was found in order before."""
     declared = [gate for kind in resources.RESOURCES for gate in kind.gates]
-    gates = Gates(declared, case.gates)
+    gates = Gates(declared, case.gates, release=V1_36)
     context = Context(
         gates=gates,
         namespace_labels=lambda: case.namespace_labels,
@@ -227,7 +228,9 @@ def flag_of(case: Case) -> str:
 async def test_the_cases_of_the_table_hold_over_http(gates: str, table: dict[str, Case], shared_server: Server) -> None:
     namespaces = OneNamespace()
     failed: dict[str, str] = {}
-    async with composed(shared_server, f"--feature-gates={gates}", namespaces=namespaces) as server:
+    async with composed(
+        shared_server, "--emulated-version=1.36", f"--feature-gates={gates}", namespaces=namespaces
+    ) as server:
         for case in table.values():
             if flag_of(case) != gates:
                 continue
@@ -241,7 +244,7 @@ async def test_the_cases_of_the_table_hold_over_http(gates: str, table: dict[str
 
 
 async def test_only_what_this_process_found_in_order_is_not_looked_at_again(shared_server: Server) -> None:
-    async with composed(shared_server) as server:
+    async with composed(shared_server, "--emulated-version=1.36") as server:
         slices = f"{server.v1}/resourceslices"
 
         def a_slice(device: str, **labels: str) -> Object:

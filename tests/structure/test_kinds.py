@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from apiserver import resources
+from apiserver.apimachinery.releases import SUPPORTED, V1_36, V1_37, Release
 from apiserver.codecs.objects import canonical
 from apiserver.kinds.served import Kinds
 from apiserver.schema import types
@@ -77,6 +78,34 @@ DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 
 ExactDeviceRequest:
 """
 """Where `resource/v1beta1/types.go` differs; what is empty it does not have."""
+
+NUMBERS_OF_1_37 = """
+Device: name=1 attributes=2 capacity=3 consumesCounters=4 nodeName=5 nodeSelector=6 allNodes=7 taints=8 bindsToNode=9
+    bindingConditions=10 bindingFailureConditions=11 allowMultipleAllocations=12 nodeAllocatableResources=14
+DeviceCounterConsumption: counterSet=1 counters=2 compatibilityGroups=3
+DeviceDerivedAttribute: name=1 expression=2
+DeviceRequestAllocationResult: request=1 driver=2 pool=3 device=4 adminAccess=5 tolerations=6 bindingConditions=7
+    bindingFailureConditions=8 shareID=9 consumedCapacity=10 skipNodeOperations=11
+DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=6 capacity=7
+    derivedAttributes=8
+ExactDeviceRequest: deviceClassName=1 selectors=2 allocationMode=3 count=4 adminAccess=5 tolerations=6 capacity=7
+    derivedAttributes=8
+NodeAllocatableMapping: capacityKey=1 capacityMultiplier=2 deviceMultiplier=3
+NodeAllocatableOverhead: perPod=1 perContainer=2
+NodeAllocatableResource: mapping=3 overhead=4
+NodeAllocatableResourceMapping:
+ResourceSliceSpec: driver=1 pool=2 nodeName=3 nodeSelector=4 allNodes=5 devices=6 perDeviceNodeSelection=7
+    sharedCounters=8 partitionTypeAttribute=9 skipNodeOperations=10
+"""
+NUMBERS_OF_1_37_V1BETA1 = """
+BasicDevice: attributes=1 capacity=2 consumesCounters=3 nodeName=4 nodeSelector=5 allNodes=6 taints=7 bindsToNode=8
+    bindingConditions=9 bindingFailureConditions=10 allowMultipleAllocations=11 nodeAllocatableResources=14
+DeviceRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 adminAccess=6 firstAvailable=7 tolerations=8
+    capacity=9 derivedAttributes=10
+DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=7 capacity=8
+    derivedAttributes=9
+"""
+"""Where the types of release-1.37 differ."""
 
 
 def structs(type_: Type) -> Iterator[Struct]:
@@ -170,19 +199,33 @@ def numbers(text: str) -> dict[str, list[str]]:
     return found
 
 
-OF_V1 = numbers(NUMBERS)
-OF_V1BETA1 = {name: members for name, members in (OF_V1 | numbers(NUMBERS_OF_V1BETA1)).items() if members}
+def numbered(*texts: str) -> dict[str, list[str]]:
+    """The members of the texts together, the later ones in place of the earlier ones."""
+    merged: dict[str, list[str]] = {}
+    for text in texts:
+        merged |= numbers(text)
+    return {name: members for name, members in merged.items() if members}
 
 
+OF_V1 = {V1_36: numbered(NUMBERS), V1_37: numbered(NUMBERS, NUMBERS_OF_1_37)}
+OF_V1BETA1 = {
+    V1_36: numbered(NUMBERS, NUMBERS_OF_V1BETA1),
+    V1_37: numbered(NUMBERS, NUMBERS_OF_1_37, NUMBERS_OF_V1BETA1, NUMBERS_OF_1_37_V1BETA1),
+}
+
+
+@pytest.mark.parametrize("release", SUPPORTED, ids=str)
 @pytest.mark.parametrize(("version", "expected"), [("v1", OF_V1), ("v1beta2", OF_V1), ("v1beta1", OF_V1BETA1)])
-def test_protobuf_numbers_and_order_are_those_of_upstream(version: str, expected: dict[str, list[str]]) -> None:
+def test_protobuf_numbers_and_order_are_those_of_upstream(
+    version: str, expected: dict[Release, dict[str, list[str]]], release: Release
+) -> None:
     found = {
         struct.name: [f"{field.name}={field.number}" for field in struct.fields]
-        for resource in VERSIONS
+        for resource in Kinds(resources.RESOURCES, group="resource.k8s.io", release=release)
         for struct in structs(resource.shape)
         if struct.model == f"io.k8s.api.resource.{version}"
     }
-    assert found == expected
+    assert found == expected[release]
 
 
 @KINDS

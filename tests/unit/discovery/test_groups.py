@@ -9,7 +9,7 @@ import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.errors import StatusError, TextError
-from apiserver.apimachinery.releases import V1_36, V1_37, Release
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release, at
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.discovery import groups, served
 from apiserver.discovery.groups import Discovery
@@ -83,12 +83,14 @@ def test_resources_are_sorted_with_subresources_and_members_in_gos_order() -> No
     ],
 )
 def test_storage_version_hashes_are_those_of_a_real_server(plural: str, digest: str) -> None:
-    resource = next(r for r in resources.RESOURCES if r.plural == plural)
+    resource = next(r for r in at(NEWEST, resources.RESOURCES) if r.plural == plural)
     assert served.storage_version_hash(dataclasses.replace(resource, group="resource.k8s.io")) == digest
 
 
 def test_a_real_servers_resource_list_is_reproduced_to_the_byte() -> None:
-    recorded = (resourceslice.RESOURCE, deviceclass.RESOURCE, resourceclaimtemplate.RESOURCE, resourceclaim.RESOURCE)
+    recorded = at(
+        NEWEST, (resourceslice.RESOURCE, deviceclass.RESOURCE, resourceclaimtemplate.RESOURCE, resourceclaim.RESOURCE)
+    )
     kinds = Kinds(recorded, group="resource.k8s.io")
     answer = ask("/apis/resource.k8s.io/v1", discovery=Discovery(kinds, version=VERSION))
     verbs = '["create","delete","deletecollection","get","list","patch","update","watch"]'

@@ -15,6 +15,7 @@ import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.schema.types import Struct
 from apiserver.wire import patches
@@ -22,7 +23,7 @@ from tests.fixtures.cases import each_case
 from tests.unit.patching import declared
 
 OWN = pathlib.Path(__file__).resolve().parents[2] / "cases"
-KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource.shape for resource in at(NEWEST, resources.RESOURCES)}
 GENERIC = "the server rejected our request due to an error in our request"
 
 Table = dict[str, Any]

@@ -40,25 +40,36 @@ def context_of(resource: Resource, release: Release = NEWEST, /, **switched: boo
     return Context(gates=Gates(resource.gates, switched, release=release))
 
 
+def all_on(resource: Resource, release: Release = NEWEST) -> dict[str, bool]:
+    """Every gate of the kind, with those that they need, switched on."""
+    return {
+        gate.name: True for gate, _ in Gates(resource.gates, release=release).all() if not gate.name.startswith("All")
+    }
+
+
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
     obj = decoding.decode(resource.shape, copy.deepcopy(sent)).object
     defaults.apply(resource.shape, obj, now=NOW)
     return obj
 
 
-def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]]:
+def created(
+    resource: Resource, sent: dict[str, Any], release: Release = NEWEST, /, **switched: bool
+) -> tuple[Object, list[str]]:
     """The object after the hooks of a create, and its errors beside those of its metadata, in the order of the report."""
     obj = decoded(resource, sent)
-    context = context_of(resource)
+    context = context_of(resource, release, **switched)
     resource.prepare(context, obj, None)
     errors = (*report.validate(context, resource.shape, obj, None), *resource.validate(context, obj, None))
     return obj, [str(e) for e in report.in_order(resource.shape, errors)]
 
 
-def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
+def updated(
+    resource: Resource, sent: dict[str, Any], old: dict[str, Any], release: Release = NEWEST, /, **switched: bool
+) -> tuple[Object, list[str]]:
     """The same for an update."""
     new, stored = decoded(resource, sent), decoded(resource, old)
-    context = context_of(resource)
+    context = context_of(resource, release, **switched)
     resource.prepare(context, new, stored)
     errors = list(report.validate(context, resource.shape, new, stored)) if resource.validate_shape_on_update else []
     errors += report.validate_update(resource.shape, new, stored)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.schema import types
 from apiserver.schema.resource import Object, Resource
@@ -20,7 +21,7 @@ from apiserver.validation import report, verdict
 from apiserver.verbs import lifecycle
 from tests.fixtures.cpu import Spent
 from tests.unit.resources.odd import WHOLE, odd
-from tests.unit.resources.samples import NOW, context_of, decoded
+from tests.unit.resources.samples import NOW, all_on, context_of, decoded
 
 TEXTS = st.sampled_from(
     [
@@ -69,7 +70,7 @@ def sent(type_: Type) -> st.SearchStrategy[Any]:
     return SCALARS.get(type(type_), ANY_JSON)
 
 
-STRATEGIES = {resource.kind: sent(resource.shape) for resource in resources.RESOURCES}
+STRATEGIES = {resource.kind: sent(resource.shape) for resource in at(NEWEST, resources.RESOURCES)}
 
 
 def judge(resource: Resource, new: Object, old: Object) -> None:
@@ -97,7 +98,7 @@ def judge(resource: Resource, new: Object, old: Object) -> None:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_any_object_that_decodes_gets_a_verdict(kind: str, data: st.DataObject) -> None:
-    resource = next(r for r in resources.RESOURCES if r.kind == kind)
+    resource = next(r for r in at(NEWEST, resources.RESOURCES) if r.kind == kind)
     new = decoded(resource, data.draw(STRATEGIES[kind]))
     old = decoded(resource, data.draw(STRATEGIES[kind]))
     judge(resource, new, old)
@@ -107,7 +108,7 @@ def test_any_object_that_decodes_gets_a_verdict(kind: str, data: st.DataObject) 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.DataObject) -> None:
-    resource = next(r for r in resources.RESOURCES if r.kind == kind)
+    resource = next(r for r in at(NEWEST, resources.RESOURCES) if r.kind == kind)
     obj = decoded(resource, data.draw(STRATEGIES[kind]))
     # Go's zero time is written as null, which is read as absent: the second text is the one that stays.
     stable = rewritten(resource, canonical.encode(resource.shape, obj))
@@ -117,7 +118,7 @@ def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.D
 @pytest.mark.parametrize(("kind", "whole"), WHOLE)
 def test_object_that_obeys_its_shape_still_does_when_read_from_the_store(kind: str, whole: dict[str, Any]) -> None:
     """So nobody has to look again at what a change leaves as it is."""
-    resource = next(r for r in resources.RESOURCES if r.kind == kind)
+    resource = next(r for r in at(NEWEST, resources.RESOURCES) if r.kind == kind)
     passes = verdict.test(resource.shape)
     assert passes is not None
     obeyed = 0
@@ -184,8 +185,8 @@ def doubled(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", sorted(STRATEGIES))
 def test_a_verdict_and_its_words_take_linear_time(kind: str) -> None:
-    resource = next(r for r in resources.RESOURCES if r.kind == kind)
-    context = context_of(resource, **{gate.name: True for gate in resource.gates})
+    resource = next(r for r in at(NEWEST, resources.RESOURCES) if r.kind == kind)
+    context = context_of(resource, **all_on(resource))
 
     def seconds(sent: dict[str, Any]) -> float:
         new, old = decoded(resource, sent), decoded(resource, sent)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from apiserver.apimachinery.releases import V1_36, at
 from apiserver.codecs.objects import canonical
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
 from apiserver.schema.resource import Column, Object, Resource
@@ -17,7 +18,9 @@ from apiserver.watchcache.entry import split
 from apiserver.wire import as_json
 from tests.unit.schema import shapes_and_values
 
-KINDS = (deviceclass.RESOURCE, resourceclaim.RESOURCE, resourceclaimtemplate.RESOURCE, resourceslice.RESOURCE)
+KINDS = at(
+    V1_36, (deviceclass.RESOURCE, resourceclaim.RESOURCE, resourceclaimtemplate.RESOURCE, resourceslice.RESOURCE)
+)
 
 
 @pytest.fixture(scope="module")

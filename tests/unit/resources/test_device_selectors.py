@@ -8,12 +8,13 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import ROOT, FieldError
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.validation import report
 
-KINDS = {resource.kind: resource for resource in resources.RESOURCES}
-GATES = [gate for resource in resources.RESOURCES for gate in resource.gates]
+KINDS = {resource.kind: resource for resource in at(NEWEST, resources.RESOURCES)}
+GATES = [gate for resource in at(NEWEST, resources.RESOURCES) for gate in resource.gates]
 MODEL = 'device.attributes["dra.example.com"].model'
 ANY_LENGTH = 10_240
 

@@ -10,20 +10,39 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37, Release
+from apiserver.resources import _features
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
-from tests.unit.resources.samples import BY_RELEASE, CLAIM, KINDS, NOW, RESULT, SLICE, context_of, decoded, with_spec
+from tests.unit.resources.samples import (
+    BY_RELEASE,
+    CLAIM,
+    KINDS,
+    NOW,
+    RESULT,
+    SLICE,
+    all_on,
+    context_of,
+    decoded,
+    with_spec,
+)
 
 TOLERATION = {"key": "a", "operator": "Exists"}
-WISH = {"deviceClassName": "c", "tolerations": [TOLERATION], "capacity": {"requests": {"memory": "1Gi"}}}
-REQUESTS = [{"name": "main", "exactly": WISH}, {"name": "other", "firstAvailable": [{"name": "a", **WISH}]}]
-DEVICES = {"requests": REQUESTS, "constraints": [{"matchAttribute": "a/b"}, {"distinctAttribute": "a/b"}]}
-DEVICE = {
+OLD_WISH = {"deviceClassName": "c", "tolerations": [TOLERATION], "capacity": {"requests": {"memory": "1Gi"}}}
+WISH = {**OLD_WISH, "derivedAttributes": [{"name": "a/b", "expression": "1"}]}
+CONSUMED = {"counterSet": "s", "counters": {"c": {"value": "1"}}}
+
+
+def devices(wish: dict[str, Any]) -> dict[str, Any]:
+    requests = [{"name": "main", "exactly": wish}, {"name": "other", "firstAvailable": [{"name": "a", **wish}]}]
+    return {"requests": requests, "constraints": [{"matchAttribute": "a/b"}, {"distinctAttribute": "a/b"}]}
+
+
+OLD_DEVICE = {
     "name": "gpu-0",
     "attributes": {"model": {"string": "x"}, "links": {"ints": [1]}},
     "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}},
-    "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
+    "consumesCounters": [CONSUMED],
     "nodeName": "n1",
     "nodeSelector": {"nodeSelectorTerms": []},
     "allNodes": False,
@@ -34,6 +53,11 @@ DEVICE = {
     "allowMultipleAllocations": False,
     "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}},
 }
+DEVICE = {
+    **{name: value for name, value in OLD_DEVICE.items() if name != "nodeAllocatableResourceMappings"},
+    "consumesCounters": [{**CONSUMED, "compatibilityGroups": ["g"]}],
+    "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}},
+}
 ALLOCATED = {
     **RESULT,
     "bindingConditions": ["a"],
@@ -41,13 +65,36 @@ ALLOCATED = {
     "shareID": "s",
     "consumedCapacity": {"memory": "1"},
 }
-STATUS = {"allocation": {"devices": {"results": [ALLOCATED]}}, "devices": [{**RESULT, "shareID": "s"}]}
+
+
+def status(result: dict[str, Any]) -> dict[str, Any]:
+    return {"allocation": {"devices": {"results": [result]}}, "devices": [{**RESULT, "shareID": "s"}]}
+
+
+STATUS = status({**ALLOCATED, "skipNodeOperations": ["*"]})
 COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]
-USING: dict[str, dict[str, Any]] = {
-    "DeviceClass": {"metadata": {"name": "c"}, "spec": {"extendedResourceName": "a.example/gpu"}},
-    "ResourceClaim": {**with_spec(CLAIM, devices=DEVICES), "status": STATUS},
-    "ResourceClaimTemplate": {**CLAIM, "spec": {"spec": {"devices": DEVICES}}},
-    "ResourceSlice": with_spec(SLICE, devices=[DEVICE], sharedCounters=COUNTERS, perDeviceNodeSelection=False),
+
+
+def using(wish: dict[str, Any], result: dict[str, Any], device: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "DeviceClass": {"metadata": {"name": "c"}, "spec": {"extendedResourceName": "a.example/gpu"}},
+        "ResourceClaim": {**with_spec(CLAIM, devices=devices(wish)), "status": status(result)},
+        "ResourceClaimTemplate": {**CLAIM, "spec": {"spec": {"devices": devices(wish)}}},
+        "ResourceSlice": with_spec(
+            SLICE, devices=[device], sharedCounters=COUNTERS, perDeviceNodeSelection=False, **spec
+        ),
+    }
+
+
+USING: dict[Release, dict[str, Any]] = {
+    V1_36: using(OLD_WISH, ALLOCATED, OLD_DEVICE),
+    V1_37: using(
+        WISH,
+        {**ALLOCATED, "skipNodeOperations": ["*"]},
+        DEVICE,
+        partitionTypeAttribute="a/b",
+        skipNodeOperations=["*"],
+    ),
 }
 """Every field that any gate guards, in use."""
 
@@ -56,7 +103,7 @@ SPEC = {
     "DRADeviceTaints": {"tolerations"},
     "DRAConsumableCapacity": {"distinctAttribute", "exactly.capacity", "firstAvailable.capacity"},
 }
-GUARDED: dict[str, dict[str, set[str]]] = {
+OLD_GUARDED: dict[str, dict[str, set[str]]] = {
     "DeviceClass": {"DRAExtendedResource": {"extendedResourceName"}},
     "ResourceClaim": {
         **SPEC,
@@ -78,19 +125,42 @@ GUARDED: dict[str, dict[str, set[str]]] = {
         "DRANodeAllocatableResources": {"nodeAllocatableResourceMappings"},
     },
 }
+DERIVED = {"DRADerivedAttributes": {"derivedAttributes"}}
+OPERATIONS = {"DRAOptionalNodeOperations": {"skipNodeOperations"}}
+GUARDED: dict[Release, dict[str, dict[str, set[str]]]] = {
+    V1_36: OLD_GUARDED,
+    V1_37: {
+        "DeviceClass": OLD_GUARDED["DeviceClass"],
+        "ResourceClaim": OLD_GUARDED["ResourceClaim"] | DERIVED | OPERATIONS,
+        "ResourceClaimTemplate": SPEC | DERIVED,
+        "ResourceSlice": {
+            **OLD_GUARDED["ResourceSlice"],
+            **OPERATIONS,
+            "DRAPartitionableDevices": {
+                *OLD_GUARDED["ResourceSlice"]["DRAPartitionableDevices"],
+                *("compatibilityGroups", "partitionTypeAttribute"),
+            },
+            "DRADeviceCompatibilityGroups": {"compatibilityGroups"},
+            "DRAPartitionableDevicesType": {"partitionTypeAttribute"},
+            "DRANodeAllocatableResources": {"nodeAllocatableResources"},
+        },
+    },
+}
 SELECTING = {"DRAConsumableCapacity", "DRAListTypeAttributes"}
 """Gates that decide which members an expression about devices may use."""
 
 
 def switchable(release: Release) -> Iterator[tuple[Release, str, str]]:
     """Each kind and each of its gates that can be switched off."""
-    for kind, guarded in GUARDED.items():
+    for kind, guarded in GUARDED[release].items():
         gates = {gate.name: gate.at(release) for gate in KINDS[kind].gates}
         yield from ((release, kind, name) for name in guarded if (gate := gates[name]) is not None and not gate.locked)
 
 
 GATES = [each for release in SUPPORTED for each in switchable(release)]
-LOOSE = {member for gates in GUARDED.values() for members in gates.values() for member in members}
+LOOSE = {
+    member for kinds in GUARDED.values() for gates in kinds.values() for members in gates.values() for member in members
+}
 
 
 def present(value: Any, at: str = "") -> Iterator[str]:
@@ -109,10 +179,13 @@ def prepared(
     resource: Resource, old: dict[str, Any] | None, *off: str, release: Release = NEWEST
 ) -> tuple[Object, set[str]]:
     """With every gate on but those that are `off` and those that need them. Without `old` it is created, and then gets its status."""
-    new = decoded(resource, USING[resource.kind])
+    new = decoded(resource, USING[release][resource.kind])
     stored = None if old is None else decoded(resource, old)
-    known = [gate for gate in resource.gates if gate.at(release)]
-    on = {g.name: not {g.name, *(needed.name for needed in g.needs)} & set(off) for g in known}
+    gates = {gate.name: gate for gate in _features.GATES} | {gate.name: gate for gate in resource.gates}
+    on = {
+        name: not {name, *(needed.name for needed in gates[name].needs)} & set(off) if name in gates else True
+        for name in all_on(resource, release)
+    }
     context = context_of(resource, release, **on)
     resource.prepare(context, new, stored)
     for sub in resource.subresources:
@@ -120,35 +193,37 @@ def prepared(
     return new, set(present(new))
 
 
-@pytest.mark.parametrize("kind", sorted(GUARDED))
+@pytest.mark.parametrize("kind", sorted(OLD_GUARDED))
 def test_the_kinds_declare_their_gates(kind: str) -> None:
-    declared = set(GUARDED[kind]) | (SELECTING if kind != "ResourceSlice" else set())
+    declared = set(GUARDED[V1_37][kind]) | (SELECTING if kind != "ResourceSlice" else set())
     if kind == "ResourceClaim":
         declared |= {"DRAResourceClaimGranularStatusAuthorization"}
     assert {gate.name for gate in KINDS[kind].gates} == declared
     off = {gate.name for gate in KINDS[kind].gates if not gate.default}
-    assert off == {"DRAListTypeAttributes", "DRANodeAllocatableResources"} & declared
+    assert off == {name for name in declared if STAGES[name][1].endswith("off")}
 
 
-@pytest.mark.parametrize("kind", sorted(GUARDED))
-def test_nothing_goes_while_every_gate_is_on(kind: str) -> None:
-    new, found = prepared(KINDS[kind], None)
-    assert new == decoded(KINDS[kind], USING[kind])
-    assert found == set().union(*GUARDED[kind].values())
+@pytest.mark.parametrize("release", SUPPORTED, ids=str)
+@pytest.mark.parametrize("kind", sorted(OLD_GUARDED))
+def test_nothing_goes_while_every_gate_is_on(kind: str, release: Release) -> None:
+    resource = BY_RELEASE[release][kind]
+    new, found = prepared(resource, None, release=release)
+    assert new == decoded(resource, USING[release][kind])
+    assert found == set().union(*GUARDED[release][kind].values())
 
 
 @pytest.mark.parametrize(("release", "kind", "gate"), GATES)
 def test_exactly_what_a_gate_guards_goes_while_it_is_off(release: Release, kind: str, gate: str) -> None:
-    everything = set().union(*GUARDED[kind].values())
+    everything = set().union(*GUARDED[release][kind].values())
     resource = BY_RELEASE[release][kind]
-    assert prepared(resource, None, gate, release=release)[1] == everything - GUARDED[kind][gate]
+    assert prepared(resource, None, gate, release=release)[1] == everything - GUARDED[release][kind][gate]
 
 
 @pytest.mark.parametrize(("release", "kind", "gate"), GATES)
 def test_features_that_the_stored_object_uses_stay(release: Release, kind: str, gate: str) -> None:
-    stored, resource = copy.deepcopy(USING[kind]), BY_RELEASE[release][kind]
+    stored, resource = copy.deepcopy(USING[release][kind]), BY_RELEASE[release][kind]
     new, _ = prepared(resource, stored, gate, release=release)
-    assert new == decoded(resource, USING[kind])
+    assert new == decoded(resource, USING[release][kind])
 
 
 def test_a_use_of_one_feature_does_not_save_another() -> None:
@@ -165,7 +240,7 @@ def test_features_used_by_a_status_do_not_enable_them_in_the_spec() -> None:
     _, found = prepared(claim, bare, off)
     assert not {"distinctAttribute", "exactly.capacity"} & found
     assert {"shareID", "consumedCapacity"} <= found
-    _, found = prepared(claim, {**USING["ResourceClaim"], "status": {}}, off)
+    _, found = prepared(claim, {**USING[V1_37]["ResourceClaim"], "status": {}}, off)
     assert {"distinctAttribute", "exactly.capacity", "shareID", "consumedCapacity"} <= found
 
 

@@ -146,7 +146,7 @@ def test_an_update_may_not_change_the_spec_and_shows_it_as_go_does() -> None:
     ]
     shown = (
         '{"Devices":{"Requests":[{"Name":"main","Exactly":{"DeviceClassName":"c","Selectors":[{"CEL":{"Expression":"true"}}],'
-        '"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null},'
+        '"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null,"DerivedAttributes":null},'
         '"FirstAvailable":null}],"Constraints":null,"Config":[{"Requests":null,"Opaque":null}]}}'
     )
     sent = exactly(selectors=[{"cel": {"expression": "true"}}])

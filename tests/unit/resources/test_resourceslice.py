@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.releases import SUPPORTED, V1_36, V1_37, Release
 from apiserver.codecs.objects import canonical
 from tests.unit.resources import samples
-from tests.unit.resources.samples import SLICE, created, decoded, served, updated, with_device, with_spec
+from tests.unit.resources.samples import BY_RELEASE, SLICE, created, decoded, served, updated, with_device, with_spec
 
 KIND = samples.KINDS["ResourceSlice"]
 SUBDOMAIN = (
@@ -172,8 +173,9 @@ def test_attributes_and_capacities_are_counted_together() -> None:
 
 def test_node_allocatable_mappings_are_dropped_unless_in_use() -> None:
     sent = with_device(nodeAllocatableResourceMappings={"cpu": {"capacityKey": "memory"}})
-    assert "nodeAllocatableResourceMappings" not in created(KIND, sent)[0]["spec"]["devices"][0]
-    new, errors = updated(KIND, sent, sent)
+    kind = BY_RELEASE[V1_36]["ResourceSlice"]
+    assert "nodeAllocatableResourceMappings" not in created(kind, sent, V1_36)[0]["spec"]["devices"][0]
+    new, errors = updated(kind, sent, sent, V1_36)
     assert errors == []
     mapping = {"capacityKey": "memory", "allocationMultiplier": "1"}
     assert new["spec"]["devices"][0]["nodeAllocatableResourceMappings"] == {"cpu": mapping}
@@ -195,7 +197,164 @@ def test_node_allocatable_mappings_are_dropped_unless_in_use() -> None:
 def test_node_allocatable_mappings_in_use_are_validated(name: str, mapping: dict[str, Any], expected: str) -> None:
     stored = with_device(nodeAllocatableResourceMappings={"cpu": {}})
     sent = with_device(nodeAllocatableResourceMappings={name: mapping})
-    assert updated(KIND, sent, stored)[1] == [f"spec.devices[0].nodeAllocatableResourceMappings{expected}"]
+    errors = updated(BY_RELEASE[V1_36]["ResourceSlice"], sent, stored, V1_36)[1]
+    assert errors == [f"spec.devices[0].nodeAllocatableResourceMappings{expected}"]
+
+
+NODE_RESOURCES = "spec.devices[0].nodeAllocatableResources"
+
+
+@pytest.mark.parametrize(
+    ("name", "counted", "expected"),
+    [
+        ("cpu", {"mapping": {"deviceMultiplier": "8"}, "overhead": {"perPod": "0", "perContainer": "1"}}, []),
+        ("hugepages-2Mi", {"mapping": {"capacityKey": "memory", "capacityMultiplier": "1"}}, []),
+        (
+            "pods",
+            {"overhead": {"perPod": "1"}},
+            ['[pods]: Invalid value: "pods": must be a node allocatable resource name'],
+        ),
+        ("cpu", {}, ["[cpu]: Required value: at least one of mapping or overhead must be set"]),
+        (
+            "cpu",
+            {"overhead": {}},
+            ['[cpu].overhead: Invalid value: "": at least one of perPod or perContainer must be set'],
+        ),
+        ("cpu", {"overhead": {"perPod": "-1"}}, ['[cpu].overhead.perPod: Invalid value: "-1": must be non-negative']),
+        (
+            "cpu",
+            {"mapping": {"capacityKey": "cores"}},
+            [
+                '[cpu].mapping.capacityKey: Not found: "cores"',
+                "[cpu].mapping.capacityMultiplier: Required value: capacityMultiplier is required when capacityKey is set",
+            ],
+        ),
+        (
+            "cpu",
+            {"mapping": {"capacityKey": "memory", "capacityMultiplier": "0", "deviceMultiplier": "1"}},
+            [
+                '[cpu].mapping.capacityMultiplier: Invalid value: "0": must be positive',
+                (
+                    '[cpu].mapping: Invalid value: "{`capacityKey`, `deviceMultiplier`}": '
+                    "must specify exactly one of: `capacityKey`, `deviceMultiplier`"
+                ),
+            ],
+        ),
+        (
+            "cpu",
+            {"mapping": {"capacityMultiplier": "1"}},
+            [
+                "[cpu].mapping.capacityKey: Required value: capacityKey is required when capacityMultiplier is set",
+                '[cpu].mapping: Invalid value: "": must specify one of: `capacityKey`, `deviceMultiplier`',
+            ],
+        ),
+    ],
+)
+def test_node_allocatable_resources_are_a_mapping_or_an_overhead(
+    name: str, counted: dict[str, Any], expected: list[str]
+) -> None:
+    sent = with_device(nodeAllocatableResources={name: counted})
+    errors = created(KIND, sent, DRANodeAllocatableResources=True)[1]
+    assert sorted(errors) == sorted(f"{NODE_RESOURCES}{text}" for text in expected)
+
+
+CONSUMING = {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (["a", "b"], []),
+        (["a", "a"], ['[1]: Duplicate value: "a"']),
+        (["a", "b", "c"], [": Too many: 3: must have at most 2 items"]),
+    ],
+)
+def test_devices_name_at_most_two_groups_once_each(groups: list[str], expected: list[str]) -> None:
+    sent = with_device(consumesCounters=[{**CONSUMING["consumesCounters"][0], "compatibilityGroups": groups}])
+    errors = created(KIND, sent, DRADeviceCompatibilityGroups=True)[1]
+    assert errors == [f"spec.devices[0].consumesCounters[0].compatibilityGroups{text}" for text in expected]
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        (["*"], []),
+        (["NodePrepareResources", "NodeUnprepareResources"], []),
+        (
+            ["NodePrepareResources"],
+            [
+                (
+                    ': Invalid value: ["NodePrepareResources"]: NodePrepareResources cannot be skipped unless '
+                    "NodeUnprepareResources is also skipped"
+                )
+            ],
+        ),
+        (
+            ["x", "*", "*"],
+            [
+                '[0]: Unsupported value: "x": supported values: "*", "NodePrepareResources", "NodeUnprepareResources"',
+                '[2]: Duplicate value: "*"',
+            ],
+        ),
+    ],
+)
+def test_what_is_prepared_on_the_node_is_cleaned_up_there(operations: list[str], expected: list[str]) -> None:
+    errors = created(KIND, with_spec(SLICE, skipNodeOperations=operations), DRAOptionalNodeOperations=True)[1]
+    assert sorted(errors) == sorted(f"spec.skipNodeOperations{text}" for text in expected)
+
+
+TYPED = {"DRAPartitionableDevicesType": True, "DRAResourcePoolStatus": True}
+MISSING = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "expected"),
+    [
+        ("gpu.example.com/model", CONSUMING, []),
+        (
+            "gpu.example.com/model",
+            {},
+            [
+                (
+                    '.partitionTypeAttribute: Invalid value: "gpu.example.com/model": may only be set on a slice which declares devices '
+                    "that consume counters"
+                )
+            ],
+        ),
+        ("a.example/model", CONSUMING, [f".devices[0].attributes[a.example/model]: Required value: {MISSING}"]),
+        (
+            "model",
+            CONSUMING,
+            [
+                (
+                    '.partitionTypeAttribute: Invalid value: "model": a fully qualified name must be a domain and a name separated by '
+                    "a slash"
+                )
+            ],
+        ),
+    ],
+)
+def test_devices_that_consume_counters_have_the_attribute_of_their_partition_type(
+    name: str, members: dict[str, Any], expected: list[str]
+) -> None:
+    sent = with_device(**members)
+    sent["spec"]["partitionTypeAttribute"] = name
+    errors = created(KIND, sent, **TYPED)[1]
+    assert errors == [f"spec{text}" for text in expected]
+
+
+def test_a_partition_type_cannot_be_changed_while_the_feature_is_off() -> None:
+    stored = with_device(**CONSUMING)
+    stored["spec"]["partitionTypeAttribute"] = "gpu.example.com/model"
+    sent = with_device(attributes={"model": {"string": "x"}, "other": {"string": "x"}}, **CONSUMING)
+    sent["spec"]["partitionTypeAttribute"] = "gpu.example.com/other"
+    assert updated(KIND, stored, stored)[1] == []
+    assert updated(KIND, sent, stored)[1] == ["spec.partitionTypeAttribute: Forbidden"]
+
+
+@pytest.mark.parametrize("release", SUPPORTED, ids=str)
+def test_slices_can_be_selected_by_their_pool_from_1_37_on(release: Release) -> None:
+    assert ("spec.pool.name" in BY_RELEASE[release]["ResourceSlice"].selectable) is (release >= V1_37)
 
 
 def policy(limits: dict[str, Any], *, value: str = "100", shared: bool = True) -> list[str]:

@@ -199,9 +199,9 @@ def test_a_request_of_v1beta1_names_a_class_even_where_its_alternatives_do() -> 
         ("v1beta2", "resourceclaims", {"spec": {"devices": {"requests": [{"exactly": {"allocationMode": 1}}]}}},
          ("json: cannot unmarshal number into Go struct field ExactDeviceRequest.spec.devices.requests.exactly.allocationMode "
          "of type v1beta2.DeviceAllocationMode")),
-        ("v1beta2", "resourceslices", {"spec": {"devices": [{"nodeAllocatableResourceMappings": 1}]}},
-         ("json: cannot unmarshal number into Go struct field Device.spec.devices.nodeAllocatableResourceMappings of type "
-         "map[v1.ResourceName]v1beta2.NodeAllocatableResourceMapping")),
+        ("v1beta2", "resourceslices", {"spec": {"devices": [{"nodeAllocatableResources": 1}]}},
+         ("json: cannot unmarshal number into Go struct field Device.spec.devices.nodeAllocatableResources of type "
+         "map[v1.ResourceName]v1beta2.NodeAllocatableResource")),
         ("v1beta2", "resourceslices", {"spec": {"nodeSelector": {"nodeSelectorTerms": 1}}},
          ("json: cannot unmarshal number into Go struct field NodeSelector.spec.nodeSelector.nodeSelectorTerms of type "
          "[]v1.NodeSelectorTerm")),

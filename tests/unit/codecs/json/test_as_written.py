@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.json import as_written, json_syntax
 from apiserver.codecs.json.as_written import Literal
 from apiserver.codecs.objects import canonical, decoding
@@ -17,7 +18,7 @@ from tests.fixtures.cases import each_case
 from tests.unit.schema.gadget import GADGET, SPEC
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHAPES = {resource.kind: resource.shape for resource in resources.RESOURCES} | {
+SHAPES = {resource.kind: resource.shape for resource in at(NEWEST, resources.RESOURCES)} | {
     "DeleteOptions": machinery.DELETE_OPTIONS
 }
 CASES = [json.loads(line) for line in (HERE / "go_written.jsonl").read_text().splitlines()]

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver import resources
+from apiserver.apimachinery.releases import V1_36, at
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, decoding, typed
 from apiserver.wire import as_json
@@ -23,7 +24,7 @@ from tests.unit.schema.gadget import GADGET, SPEC
 from tests.unit.schema.shapes_and_values import Sample
 
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource.shape for resource in at(V1_36, resources.RESOURCES)}
 
 
 def recorded(name: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver import resources
+from apiserver.apimachinery.releases import V1_36, at
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.codecs.protobuf import envelope as as_protobuf
@@ -20,7 +21,7 @@ from tests.fixtures.cases import each_case
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.shapes_and_values import Sample
 
-KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource.shape for resource in at(V1_36, resources.RESOURCES)}
 MESSAGES = KINDS | {
     shape.name: shape
     for shape in (

@@ -10,13 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from apiserver import resources
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.protobuf import envelope, messages, protowire
 from apiserver.codecs.protobuf.protowire import BYTES, VARINT
 from tests.fixtures import steps
 from tests.fixtures.calls import Longest
 from tests.fixtures.cpu import Spent
 
-KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+KINDS = {resource.kind: resource.shape for resource in at(NEWEST, resources.RESOURCES)}
 MIB = 1 << 20
 MOST = 3 * MIB
 CPU_SECONDS = 4.0
