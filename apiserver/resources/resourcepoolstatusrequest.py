@@ -21,7 +21,6 @@ from apiserver.resources._features import Feature
 from apiserver.resources._v1alpha3 import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate, Spec, Stage, versioned
 from apiserver.schema.resource import Column, Object, Resource, Subresource, Validate
 from apiserver.schema.types import Check, Field, Integer, ListOf, ListType, Presence, Quantity, String, Struct
 from apiserver.validation import report as declared
@@ -350,23 +349,11 @@ REQUEST = Struct(
 
 # --- Hooks -----------------------------------------------------------------------------------------------------------
 
-PARTITIONABLE_DEVICES_TYPE = versioned(
-    "DRAPartitionableDevicesType",
-    Spec(V1_37, default=False, stage=Stage.ALPHA),
-    needs=(
-        _features.DYNAMIC_RESOURCE_ALLOCATION,
-        _features.PARTITIONABLE_DEVICES,
-        Gate(
-            "DRAResourcePoolStatus",
-            default=False,
-            stage=Stage.ALPHA,
-            needs=(_features.DYNAMIC_RESOURCE_ALLOCATION,),
-        ),
-    ),
-)
 _PARTITION_TYPE_ATTRIBUTE = frozenset(("defaultPartitionTypeAttribute",))
 FEATURES = (
-    Feature(gates=(PARTITIONABLE_DEVICES_TYPE,), places=lambda obj: ((obj["spec"], _PARTITION_TYPE_ATTRIBUTE),)),
+    Feature(
+        gates=(_features.PARTITIONABLE_DEVICES_TYPE,), places=lambda obj: ((obj["spec"], _PARTITION_TYPE_ATTRIBUTE),)
+    ),
 )
 
 

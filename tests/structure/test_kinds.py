@@ -50,6 +50,10 @@ DeviceRequestAllocationResult: request=1 driver=2 pool=3 device=4 adminAccess=5 
 DeviceSelector: cel=1
 DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=6 capacity=7
 DeviceTaint: key=1 value=2 effect=3 timeAdded=4
+DeviceTaintRule: metadata=1 spec=2 status=3
+DeviceTaintRuleSpec: deviceSelector=1 taint=2
+DeviceTaintRuleStatus: conditions=1
+DeviceTaintSelector: driver=2 pool=3 device=4
 DeviceToleration: key=1 operator=2 value=3 effect=4 tolerationSeconds=5
 ExactDeviceRequest: deviceClassName=1 selectors=2 allocationMode=3 count=4 adminAccess=5 tolerations=6 capacity=7
 NetworkDeviceData: interfaceName=1 ips=2 hardwareAddress=3
@@ -76,6 +80,10 @@ DeviceRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 adm
     capacity=9
 DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=7 capacity=8
 ExactDeviceRequest:
+DeviceTaintRule:
+DeviceTaintRuleSpec:
+DeviceTaintRuleStatus:
+DeviceTaintSelector:
 """
 """Where `resource/v1beta1/types.go` differs; what is empty it does not have."""
 
@@ -106,6 +114,31 @@ DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 
     derivedAttributes=9
 """
 """Where the types of release-1.37 differ."""
+NUMBERS_OF_V1ALPHA3 = """
+DeviceTaint: key=1 value=2 effect=3 timeAdded=4
+DeviceTaintRule: metadata=1 spec=2 status=3
+DeviceTaintRuleSpec: deviceSelector=1 taint=2
+DeviceTaintRuleStatus: conditions=1
+DeviceTaintSelector: driver=2 pool=3 device=4
+PartitionTypeStatus: attribute=4 type=1 total=2 allocatable=3
+PoolStatus: driver=1 poolName=2 generation=9 resourceSliceCount=8 totalDevices=4 allocatedDevices=5 availableDevices=6
+    unavailableDevices=7 nodeName=3 validationError=10 partitionSummary=11 shareableSummary=13
+ResourcePoolStatusRequest: metadata=1 spec=2 status=3
+ResourcePoolStatusRequestSpec: driver=1 poolName=2 limit=3 defaultPartitionTypeAttribute=4
+ResourcePoolStatusRequestStatus: poolCount=6 pools=2 conditions=3
+ShareableCapacityStatus: name=1 total=2 consumed=3 available=4
+ShareableSummaryStatus: fullyAvailableDevices=1 partiallyAvailableDevices=2 capacity=3
+"""
+"""Those of `resource/v1alpha3/types.go`."""
+NUMBERS_OF_1_36_V1ALPHA3 = """
+PartitionTypeStatus:
+PoolStatus: driver=1 poolName=2 generation=9 resourceSliceCount=8 totalDevices=4 allocatedDevices=5 availableDevices=6
+    unavailableDevices=7 nodeName=3 validationError=10
+ResourcePoolStatusRequestSpec: driver=1 poolName=2 limit=3
+ShareableCapacityStatus:
+ShareableSummaryStatus:
+"""
+"""Where those of release-1.36 differ."""
 
 
 def structs(type_: Type) -> Iterator[Struct]:
@@ -121,11 +154,15 @@ def structs(type_: Type) -> Iterator[Struct]:
             yield from structs(type_.value)
 
 
+STORED = {"DeviceTaintRule": "v1beta2", "ResourcePoolStatusRequest": "v1alpha3"}
+"""The versions that kube-apiserver 1.37 stores, where it is not v1."""
+
+
 def identified(resource: Resource) -> str:
     return f"{resource.kind} {resource.version}"
 
 
-VERSIONS = tuple(Kinds(resources.RESOURCES, group="resource.k8s.io"))
+VERSIONS = tuple(Kinds(resources.RESOURCES, group="resource.k8s.io").known)
 KINDS = pytest.mark.parametrize("resource", VERSIONS, ids=identified)
 
 
@@ -207,7 +244,17 @@ def numbered(*texts: str) -> dict[str, list[str]]:
     return {name: members for name, members in merged.items() if members}
 
 
-OF_V1 = {V1_36: numbered(NUMBERS), V1_37: numbered(NUMBERS, NUMBERS_OF_1_37)}
+def without(members: dict[str, list[str]], *prefixes: str) -> dict[str, list[str]]:
+    return {name: found for name, found in members.items() if not name.startswith(prefixes)}
+
+
+RULE = ("DeviceTaintRule", "DeviceTaintSelector")
+OF_V1BETA2 = {V1_36: numbered(NUMBERS), V1_37: numbered(NUMBERS, NUMBERS_OF_1_37)}
+OF_V1 = OF_V1BETA2 | {V1_36: without(numbered(NUMBERS), *RULE)}
+OF_V1ALPHA3 = {
+    V1_36: numbered(NUMBERS_OF_V1ALPHA3, NUMBERS_OF_1_36_V1ALPHA3),
+    V1_37: numbered(NUMBERS_OF_V1ALPHA3),
+}
 OF_V1BETA1 = {
     V1_36: numbered(NUMBERS, NUMBERS_OF_V1BETA1),
     V1_37: numbered(NUMBERS, NUMBERS_OF_1_37, NUMBERS_OF_V1BETA1, NUMBERS_OF_1_37_V1BETA1),
@@ -215,13 +262,16 @@ OF_V1BETA1 = {
 
 
 @pytest.mark.parametrize("release", SUPPORTED, ids=str)
-@pytest.mark.parametrize(("version", "expected"), [("v1", OF_V1), ("v1beta2", OF_V1), ("v1beta1", OF_V1BETA1)])
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("v1", OF_V1), ("v1beta2", OF_V1BETA2), ("v1beta1", OF_V1BETA1), ("v1alpha3", OF_V1ALPHA3)],
+)
 def test_protobuf_numbers_and_order_are_those_of_upstream(
     version: str, expected: dict[Release, dict[str, list[str]]], release: Release
 ) -> None:
     found = {
         struct.name: [f"{field.name}={field.number}" for field in struct.fields]
-        for resource in Kinds(resources.RESOURCES, group="resource.k8s.io", release=release)
+        for resource in Kinds(resources.RESOURCES, group="resource.k8s.io", release=release).known
         for struct in structs(resource.shape)
         if struct.model == f"io.k8s.api.resource.{version}"
     }
@@ -241,10 +291,10 @@ def test_the_types_of_a_version_are_its_own(resource: Resource) -> None:
 
 
 @KINDS
-def test_a_version_is_stored_in_the_form_of_v1(resource: Resource) -> None:
-    assert resource.stored.version == "v1"
+def test_a_version_is_stored_in_the_form_of_upstream(resource: Resource) -> None:
+    assert resource.stored.version == STORED.get(resource.kind, "v1")
     assert resource.stored.storage_name == resource.storage_name
-    assert (resource.deprecation is None) == (resource.version == "v1")
+    assert (resource.deprecation is None) == (resource.version in {"v1", resource.stored.version})
     if resource.conversion is not None:
         zero = canonical.zero(resource.stored.shape)
         assert resource.conversion.to_storage(resource.conversion.from_storage(zero)) == zero
@@ -278,8 +328,8 @@ def test_cells_can_be_computed_for_an_object_of_which_nothing_is_set(resource: R
     zero = canonical.zero(resource.shape)
     if resource.columns:
         assert resource.columns[0].name == "Name"
-        assert resource.columns[-1].name == "Age"
-        assert resource.columns[-1].cell(zero, 0.0) == "<unknown>"
+        last = ("Completed", "<none>") if resource.kind == "ResourcePoolStatusRequest" else ("Age", "<unknown>")
+        assert (resource.columns[-1].name, resource.columns[-1].cell(zero, 0.0)) == last
     for column in resource.columns:
         cell = column.cell(zero, 0.0)
         assert cell is None or isinstance(cell, CELLS[column.type])

@@ -14,41 +14,56 @@ from apiserver.kinds.served import Kinds
 HOME = "resource.k8s.io"
 
 
-def kinds(runtime_config: str, group: str = HOME, environ: Mapping[str, str] | None = None) -> Kinds:
-    words = ["dev", "--group", group, *(["--runtime-config", runtime_config] if runtime_config else [])]
+def kinds(
+    runtime_config: str, group: str = HOME, environ: Mapping[str, str] | None = None, release: str = "1.37"
+) -> Kinds:
+    words = ["dev", "--group", group, "--emulated-version", release]
+    words += ["--runtime-config", runtime_config] if runtime_config else []
     return app.kinds(config.parse(words, environ or {}).serving)
 
 
-def served(runtime_config: str, group: str = HOME) -> dict[str, int]:
+def served(runtime_config: str, group: str = HOME, release: str = "1.37") -> dict[str, int]:
     """How many resources each version has."""
-    found = kinds(runtime_config, group).groups.get(group, {})
+    found = kinds(runtime_config, group, release=release).groups.get(group, {})
     return {version: len(resources) for version, resources in found.items()}
 
 
 def test_the_older_versions_are_served_in_the_group_of_upstream_alone() -> None:
-    assert served("") == {"v1": 4, "v1beta2": 4, "v1beta1": 4}
-    assert served("", "x.example.com") == {"v1": 4}
+    assert served("") == {"v1": 5, "v1beta2": 5, "v1beta1": 4}
+    assert served("", "x.example.com") == {"v1": 5}
+
+
+def test_taint_rules_are_in_v1_from_1_37_on() -> None:
+    assert served("", release="1.36") == {"v1": 4, "v1beta2": 5, "v1beta1": 4}
+    assert served("", "x.example.com", release="1.36") == {"v1": 4}
+
+
+def test_alpha_versions_are_served_where_the_operator_enables_them_alone() -> None:
+    assert served(f"{HOME}/v1alpha3=true")["v1alpha3"] == 2
+    assert served(f"{HOME}/v1alpha3/resourcepoolstatusrequests=true")["v1alpha3"] == 1
+    assert "v1alpha3" in served("api/alpha=true")
+    assert "v1alpha3" not in served("api/beta=true")
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("{}/v1beta1=true", {"v1": 4, "v1beta1": 4}),
-        ("{}/v1beta2", {"v1": 4, "v1beta2": 4}),
-        ("{}/v1beta1=T,{}/v1beta2=1", {"v1": 4, "v1beta2": 4, "v1beta1": 4}),
-        ("api/beta=true", {"v1": 4, "v1beta2": 4, "v1beta1": 4}),
-        ("api/alpha=true", {"v1": 4}),
-        ("api/ga=false,api/beta=true", {"v1beta2": 4, "v1beta1": 4}),
-        ("api/all=true", {"v1": 4, "v1beta2": 4, "v1beta1": 4}),
-        ("api/beta=false,api/all=true", {"v1": 4}),
+        ("{}/v1beta1=true", {"v1": 5, "v1beta1": 4}),
+        ("{}/v1beta2", {"v1": 5, "v1beta2": 5}),
+        ("{}/v1beta1=T,{}/v1beta2=1", {"v1": 5, "v1beta2": 5, "v1beta1": 4}),
+        ("api/beta=true", {"v1": 5, "v1beta2": 5, "v1beta1": 4}),
+        ("api/alpha=true", {"v1": 5, "v1alpha3": 2}),
+        ("api/ga=false,api/beta=true", {"v1beta2": 5, "v1beta1": 4}),
+        ("api/all=true", {"v1": 5, "v1beta2": 5, "v1beta1": 4, "v1alpha3": 2}),
+        ("api/beta=false,api/all=true", {"v1": 5, "v1alpha3": 2}),
         ("api/all=false,{}/v1beta1=true", {"v1beta1": 4}),
         ("{}/v1=false,{}/v1beta1=true", {"v1beta1": 4}),
-        ("{}/v1beta1/resourceclaims=true", {"v1": 4, "v1beta1": 1}),
-        ("{}/v1/resourceslices=0", {"v1": 3}),
+        ("{}/v1beta1/resourceclaims=true", {"v1": 5, "v1beta1": 1}),
+        ("{}/v1/resourceslices=0", {"v1": 4}),
         ("{}/v1=false,{}/v1/resourceslices=true", {"v1": 1}),
-        ("{}/v1beta1/things=true", {"v1": 4}),
-        (" {}/v1beta1 = true ,,", {"v1": 4, "v1beta1": 4}),
-        ("{}/v1beta1=true,{}/v1beta1=false", {"v1": 4}),
+        ("{}/v1beta1/things=true", {"v1": 5}),
+        (" {}/v1beta1 = true ,,", {"v1": 5, "v1beta1": 4}),
+        ("{}/v1beta1=true,{}/v1beta1=false", {"v1": 5}),
     ],
 )
 def test_most_specific_setting_wins(said: str, expected: Mapping[str, int]) -> None:

@@ -267,10 +267,10 @@ def test_two_shapes_of_one_name_are_reported_at_the_start(package: Path) -> None
 
 
 def test_package_that_redeclares_a_built_in_gate_is_refused_at_the_start(package: Path) -> None:
-    taints = "Gate('DRADeviceTaints', default=False, stage=Stage.ALPHA)"
-    package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[{taints}])]\n")
+    capacity = "Gate('DRAConsumableCapacity', default=False, stage=Stage.ALPHA)"
+    package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[{capacity}])]\n")
     assert mistakes_of("--kinds", "lamps_of_a_test") == [
-        '--kinds: feature gate "DRADeviceTaints" with different spec already exists'
+        '--kinds: feature gate "DRAConsumableCapacity" with different spec already exists'
     ]
 
 
