@@ -10,6 +10,8 @@ ENVIRONMENT = @"$(PYTHON)" -c '$(CHECK)' && "$(PYTHON)" scripts/venv.py "$(VENV)
 PROCESSES ?= 3
 WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
+# Versions of Kubernetes that KUBERNETES= chooses, besides the default.
+OLDER := $(patsubst tests/e2e/controlplane/go-%.mod,%,$(wildcard tests/e2e/controlplane/go-*.mod))
 # Each of these checks uses one core, so two run at a time.
 CHECKS = $(MAKE) --no-print-directory --jobs 2 types lint rewritten
 # Files of tests/structure that run programs which `make binaries` builds (tests/structure/test_environment.py looks for others).
@@ -19,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-unit rewritten test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench next binaries lock wheels chart clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench next binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -46,6 +48,9 @@ test-busy: PROCESSES = 2
 test-busy: venv ## the tests RUNS times (5), beside two programs that never rest
 	$(CHECKS)
 	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
+
+test-releases: binaries ## the tests that depend on the Kubernetes release, on each release but the newest (marker `releases`)
+	$(foreach version,$(OLDER),KUBERNETES=$(version) $(BIN)/python -m pytest $(WORKERS) -m releases $(ARGS) &&) true
 
 lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), the list of differences between releases, and what the pages must name
 	$(BIN)/ruff check .

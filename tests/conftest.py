@@ -34,7 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(cases.OPTION, default="", help="run only recorded cases whose id contains this text")
 
 
+RELEASES = "releases"
+"""The marker of tests that depend on the Kubernetes release: CI runs them on every one. Arguments name the releases that it holds for."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{RELEASES}(*minors): depends on the Kubernetes release, as in 1.37; holds for these"
+    )
     if os.environ.get(binaries.CHOICE):
         # Sluice is the release that it is compared with, or the nearest that it can be.
         major, minor = map(int, binaries.minor().split("."))
@@ -48,6 +55,17 @@ def shared() -> pathlib.Path:
     otherwise the project's own copy."""
     beside = PROJECT.parent / "shared" / "cases"
     return beside if beside.is_dir() else PROJECT / "tests" / "cases"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark promises that ask which release answers, and skip tests of other releases."""
+    for item in items:
+        if "release" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(PROJECT / "tests" / "promises"):
+            item.add_marker(RELEASES)
+        for marker in item.iter_markers(RELEASES):
+            if marker.args and binaries.minor() not in marker.args:
+                item.add_marker(pytest.mark.skip(reason=f"is true of Kubernetes {' and '.join(marker.args)} only"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""Answers of a real kube-apiserver 1.36.3 compared with Sluice's to the same requests: recorded ones, behind a kube-apiserver and
+"""Answers of a real kube-apiserver compared with Sluice's to the same requests: recorded ones, behind a kube-apiserver and
 directly; random ones; and random sequences of writes."""
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from tests.e2e.controlplane.bed import Bed
 from tests.e2e.corpus import known, ways
 from tests.fuzz import objects, sequences
 from tests.fuzz.objects import Side
+
+pytestmark = pytest.mark.releases
 
 SEED, OBJECTS = 36, 240
 SEQUENCES, STEPS = 16, 8

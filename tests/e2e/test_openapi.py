@@ -17,6 +17,8 @@ from tests.e2e.controlplane.bed import OWN_GROUP, Bed
 from tests.e2e.controlplane.plane import until
 from tests.fixtures import openapi
 
+pytestmark = pytest.mark.releases
+
 ITEM = f"/apis/{OWN_GROUP}/v1/resourceslices/{{name}}"
 KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 
