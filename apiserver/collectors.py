@@ -235,7 +235,7 @@ class Histogram(_Family[Distribution]):
         super().__init__(name, text, labels=labels, child=lambda: Distribution(buckets))
 
     def divide(self, buckets: tuple[float, ...]) -> None:
-        """Set the upper bounds of the buckets. What was counted in others is forgotten."""
+        """Set the upper bounds of the buckets. Counts in others are forgotten."""
         self._make = lambda: Distribution(buckets)
         for values, child in self.children():
             if child.bounds != buckets:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from apiserver import app, resources
-from apiserver.apimachinery.releases import SUPPORTED, V1_36, V1_37, Release
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37, Release
 from apiserver.config import config
 from apiserver.config.config import Config
 from apiserver.schema.featuregate import Spec, Stage, versioned
