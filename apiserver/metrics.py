@@ -356,6 +356,16 @@ FEATURE_ENABLED = Gauge(
 )
 BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with the version.", "git_version")
 BUILD_INFO.labels(__version__).set(1)
+VERSION_INFO = Gauge(
+    "version_info",
+    "[ALPHA] Provides the compatibility version info of the component. The component label is the name of the component, usually kube, "
+    "but is relevant for aggregated-apiservers.",
+    "binary",
+    "component",
+    "emulation",
+    "min_compat",
+)
+
 
 # ---------------------------------------------------------------------------------------------------------------- event loop
 

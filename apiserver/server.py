@@ -19,13 +19,17 @@ import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from apiserver import app as composition
+from apiserver.apimachinery.releases import Release
 from apiserver.app import App
 from apiserver.audit.opening import open_auditor
+from apiserver.cluster.front import Front
 from apiserver.config import config
 from apiserver.delegation import Delegates
+from apiserver.generations import Generation, Generations
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import allocator, tasks
 from apiserver.runtime.fairqueue import FairQueue
@@ -46,6 +50,8 @@ LAST_HANDSHAKES_SECONDS = 2.0
 """How long a stop waits for handshakes that have begun."""
 AUDIT_SECONDS = 10.0
 """How long a stop waits until audit events are delivered."""
+FRONT_SECONDS = 3.0
+"""How long the port stays closed while kube-apiserver does not say its release. Then the newest one is composed, and replaced later."""
 SILENCE_SECONDS = 5.0
 """How long a stop waits for all connections to become unused."""
 
@@ -93,16 +99,18 @@ class Stop:
 class Server:
     """One listening process: opened, then stopped once. `shared`: other processes have the listening socket too."""
 
-    def __init__(self, app: App, certificates: Certificates, sock: socket.socket, *, shared: bool) -> None:
-        self._app = app
+    def __init__(
+        self, generations: Generations, certificates: Certificates, sock: socket.socket, *, shared: bool
+    ) -> None:
+        self._generations = generations
         self._certificates = certificates
         self._shared = shared
-        self._connections = Connections(app.handler, read_peer=chains.peer)
+        self._connections = Connections(generations.handle, read_peer=chains.peer)
         self._listener = Listener(
             sock,
             protocol=self._connections,
             context=lambda: certificates.context,
-            fair_queue=FairQueue(urgent=app.filling),
+            fair_queue=FairQueue(urgent=generations.filling),
         )
         self._watching_files = asyncio.get_running_loop().create_task(
             tasks.supervised(self._renew, name="certificates")
@@ -129,21 +137,22 @@ class Server:
 
     async def stop(self, stop: Stop, shutdown: config.Shutdown, *, request_seconds: float) -> None:
         """Do everything between the first signal and the last connection."""
-        app = self._app
+        served = self._generations
         logger.info("stopping", extra={"delay_seconds": shutdown.delay_seconds})
-        app.stopping = True
+        served.stopping()
         await stop.patiently(asyncio.Event().wait(), seconds=shutdown.delay_seconds)
         if self._shared:
             self._listener.close()
-        app.drain.stop(handed_over=self._shared)
-        await stop.patiently(app.end_watches(shutdown.watch_seconds), seconds=shutdown.watch_seconds + 1)
-        await stop.patiently(app.finish(), seconds=request_seconds)
+        served.drain(handed_over=self._shared)
+        await stop.patiently(served.end_watches(shutdown.watch_seconds), seconds=shutdown.watch_seconds + 1)
+        await stop.patiently(served.finish(), seconds=request_seconds)
         self._listener.close()
-        logger.info("the port is closed", extra={"requests": app.drain.requests, "watches": app.drain.watches})
+        requests, watches = served.unfinished
+        logger.info("the port is closed", extra={"requests": requests, "watches": watches})
         await stop.patiently(self._listener.handshakes_done(), seconds=LAST_HANDSHAKES_SECONDS)
         await self._listener.abort()
         await stop.patiently(self._connections.silence(), seconds=SILENCE_SECONDS)
-        await stop.patiently(app.finish(), seconds=request_seconds)
+        await stop.patiently(served.finish(), seconds=request_seconds)
         await self._connections.shutdown(0.1)
         self._watching_files.cancel()
 
@@ -175,36 +184,91 @@ async def serve(
     shared = is_handed_over(environ, pid=os.getpid())
     sock = sock or listen(settings, environ)
     auditor = open_auditor(settings.audit, environ)
-    stores = await composition.open_stores(options, kinds, settings.serving, alone=settings.alone)
+    front, start = delegates.front, Start()
+    informed = replace(delegates, missing=lambda: delegates.missing() or start.missing(front))
+
+    def compose(fit: config.Config, kinds: Kinds, stores: Stores) -> App:
+        return composition.build(
+            fit, kinds, stores=stores, trust=lambda: certificates.trust, delegates=informed, auditor=auditor
+        )
+
+    async def opened(fit: config.Config, kinds: Kinds) -> Generation:
+        stores = await composition.open_stores(options, kinds, fit.serving, alone=fit.alone)
+        return Generation(kinds, stores, partial(compose, fit))
+
+    async def opened_as(release: Release) -> Generation:
+        return await opened(*await asyncio.to_thread(composition.released, settings, release))
+
+    if front is None:
+        first = await opened(settings, kinds)
+    else:
+        await stop.patiently(front.ready.wait(), seconds=FRONT_SECONDS)
+        first = await opened_as(front.release or kinds.release)
     if auditor is not None:
         auditor.start()
+    limits = settings.limits
     try:
-        app = composition.build(
-            settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates, auditor=auditor
+        generations = start.generations = Generations(
+            first, watch_seconds=settings.shutdown.watch_seconds, request_seconds=limits.request_seconds
         )
-        server = Server(app, certificates, sock, shared=shared)
-        complete = asyncio.ensure_future(_complete(app, stores, delegates))
-        beside = [asyncio.ensure_future(tasks.supervised(app.admission.prepare, name="admission"))]
-        if app.control is not None:
-            controlling = partial(app.control.run, stores.ready)
-            beside.append(asyncio.ensure_future(tasks.supervised(controlling, name="controllers")))
+        server = Server(generations, certificates, sock, shared=shared)
+        complete = asyncio.ensure_future(_complete(start, generations, delegates))
+        beside = [complete]
+        if front is not None:
+            following = partial(_follow, front, generations, opened_as)
+            beside.append(asyncio.ensure_future(tasks.supervised(following, name="release")))
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
             if not stop.wanted.is_set():
-                await stop.or_done(ready(server.address[1], stores))
+                await stop.or_done(ready(server.address[1], generations.present.stores))
             await stop.wanted.wait()
         except BaseException:
             stop.hurry.set()  # a server that never worked must not delay its end
             raise
         finally:
-            for task in (complete, *beside):
+            for task in beside:
                 task.cancel()
-            await asyncio.gather(complete, *beside, return_exceptions=True)
-            await server.stop(stop, settings.shutdown, request_seconds=settings.limits.request_seconds)
+            await asyncio.gather(*beside, return_exceptions=True)
+            await generations.end_tasks()
+            await server.stop(stop, settings.shutdown, request_seconds=limits.request_seconds)
+            await generations.close()
     finally:
-        await stores.close()
+        await first.close()
         if auditor is not None:
             await stop.patiently(auditor.stop(), seconds=AUDIT_SECONDS)
+
+
+class Start:
+    """Whether the release of the kube-apiserver in front has been served yet: the server is unready before."""
+
+    def __init__(self) -> None:
+        self.generations: Generations | None = None
+        self.complete = False
+
+    def missing(self, front: Front | None) -> str | None:
+        if self.complete or self.generations is None or front is None:
+            return None
+        served, wanted = self.generations.present.kinds.release, front.release
+        return None if wanted in (None, served) else f"kube-apiserver is {wanted}, and {served} is served still"
+
+
+async def _follow(
+    front: Front, generations: Generations, opened_as: Callable[[Release], Awaitable[Generation]]
+) -> None:
+    """Serve the release of the kube-apiserver in front, whenever it changes."""
+    while True:
+        release = await front.other_than(generations.present.kinds.release)
+        logger.info("following kube-apiserver", extra={"release": str(release)})
+        replacing = asyncio.ensure_future(generations.replace(await opened_as(release)))
+        changing = asyncio.ensure_future(front.other_than(release))
+        try:
+            await asyncio.wait((replacing, changing), return_when=asyncio.FIRST_COMPLETED)
+            if replacing.done():
+                await replacing
+        finally:
+            for task in (replacing, changing):
+                task.cancel()
+            await asyncio.gather(replacing, changing, return_exceptions=True)
 
 
 def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket:
@@ -213,12 +277,13 @@ def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket
     return listening_socket(address, port, environ=environ, pid=os.getpid())
 
 
-async def _complete(app: App, stores: Stores, delegates: Delegates) -> None:
+async def _complete(start: Start, generations: Generations, delegates: Delegates) -> None:
     """Wait until everything that serving needs is known."""
     await delegates.ready()
-    await stores.ready()
-    if app.control is not None:
-        await app.control.prepare()
+    while start.missing(delegates.front) is not None:
+        await generations.replaced()
+    await generations.present.complete()
+    start.complete = True
 
 
 async def _announce(server: Server, complete: asyncio.Future[None], *, patience: float) -> None:

@@ -62,11 +62,6 @@ class Front:
             await self._changed.wait()
         return self.release
 
-    async def back_to(self, release: Release) -> None:
-        """Wait until this is the release."""
-        while self.release != release:
-            await self._changed.wait()
-
     async def ask(self) -> None:
         """Ask once, and take the answer into account."""
         try:

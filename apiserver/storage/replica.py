@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from apiserver import metrics
+from apiserver.collectors import Counter, Gauge
 from apiserver.storage import log, losses
 from apiserver.storage.bootstrap import Filled
 from apiserver.storage.errors import Initializing
@@ -382,19 +383,32 @@ class _Meter:
         self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
         self._received = metrics.EVENTS_RECEIVED.labels(group, plural)
         index, hub = replica.index, replica.hub
-        metrics.RESOURCE_OBJECTS.labels(group, plural).set_function(lambda: len(index))
-        metrics.STORAGE_OBJECTS.labels(name).set_function(lambda: len(index))
-        metrics.EVENT_WINDOW.labels(group, plural).set_function(lambda: index.ring_events)
-        metrics.OBJECT_BYTES.labels(name).set_function(lambda: self.bytes_held)
-        metrics.HISTORY_BYTES.labels(name).set_function(lambda: index.ring_bytes)
-        metrics.WATCHERS.labels(name, "in_sync").set_function(lambda: len(hub) - hub.behind)
-        metrics.WATCHERS.labels(name, "behind").set_function(lambda: hub.behind)
-        metrics.DROPPED_WATCHERS.labels(name).set_function(lambda: hub.drops)
-        metrics.TAIL_LAG_SECONDS.labels(name).set_function(replica.lag)
-        metrics.APPLIED_EPOCH.labels(name).set_function(lambda: keys.parts(index.applied)[0])
-        metrics.APPLIED_NUMBER.labels(name).set_function(lambda: keys.parts(index.applied)[1])
-        metrics.FLOOR_EPOCH.labels(name).set_function(lambda: keys.parts(index.floor)[0])
-        metrics.FLOOR_NUMBER.labels(name).set_function(lambda: keys.parts(index.floor)[1])
+        self._gauges: list[tuple[Counter | Gauge, tuple[str, ...], Callable[[], float]]] = [
+            (metrics.RESOURCE_OBJECTS, (group, plural), lambda: len(index)),
+            (metrics.STORAGE_OBJECTS, (name,), lambda: len(index)),
+            (metrics.EVENT_WINDOW, (group, plural), lambda: index.ring_events),
+            (metrics.OBJECT_BYTES, (name,), lambda: self.bytes_held),
+            (metrics.HISTORY_BYTES, (name,), lambda: index.ring_bytes),
+            (metrics.WATCHERS, (name, "in_sync"), lambda: len(hub) - hub.behind),
+            (metrics.WATCHERS, (name, "behind"), lambda: hub.behind),
+            (metrics.DROPPED_WATCHERS, (name,), lambda: hub.drops),
+            (metrics.TAIL_LAG_SECONDS, (name,), replica.lag),
+            (metrics.APPLIED_EPOCH, (name,), lambda: keys.parts(index.applied)[0]),
+            (metrics.APPLIED_NUMBER, (name,), lambda: keys.parts(index.applied)[1]),
+            (metrics.FLOOR_EPOCH, (name,), lambda: keys.parts(index.floor)[0]),
+            (metrics.FLOOR_NUMBER, (name,), lambda: keys.parts(index.floor)[1]),
+        ]
+        self.show()
+
+    def show(self) -> None:
+        """Let scrapes show this replica, and no other one of the same resource."""
+        for family, labels, function in self._gauges:
+            family.labels(*labels).set_function(function)
+
+    def hide(self) -> None:
+        """Let scrapes show no replica of this resource. What was counted stays."""
+        for family, labels, _ in self._gauges:
+            family.remove(*labels)
 
     def fed(self, count: int) -> None:
         self._received.inc(count)

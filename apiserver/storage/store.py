@@ -64,8 +64,18 @@ class Store:
         self._writes = writer.writes_of(replica)
         self._fair_queue = FairQueue(urgent=lambda: False)
         self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
-        name = metrics.resource_label(self.resource)
-        metrics.STORE_WRITABLE.labels(name).set_function(lambda: self.store_state() is None)
+        self._label = metrics.resource_label(self.resource)
+        self.show_metrics()
+
+    def show_metrics(self) -> None:
+        """Let scrapes show this store and its memory, and no other ones of the same resource."""
+        metrics.STORE_WRITABLE.labels(self._label).set_function(lambda: self.store_state() is None)
+        self._replica.meter.show()
+
+    def hide_metrics(self) -> None:
+        """Let scrapes show no store of this resource."""
+        metrics.STORE_WRITABLE.remove(self._label)
+        self._replica.meter.hide()
 
     # State
 
@@ -303,6 +313,16 @@ class Stores(Mapping[str, Store]):
     def end_watches(self, *, at_most: int | None = None) -> int:
         """End the oldest watches of each resource cleanly, or all of them. Return how many are left."""
         return sum(replica.hub.end_all(at_most=at_most) for replica in self._replicas.values())
+
+    def show_metrics(self) -> None:
+        """Let scrapes show these stores, and no other ones of the same resources."""
+        for store in self._stores.values():
+            store.show_metrics()
+
+    def hide_metrics(self) -> None:
+        """Let scrapes show no stores of these resources."""
+        for store in self._stores.values():
+            store.hide_metrics()
 
     async def close(self) -> None:
         """End everything; writes without a known outcome become OutcomeUnknown."""

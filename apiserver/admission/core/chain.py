@@ -72,9 +72,13 @@ class Chain:
     async def prepare(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """Let plugins prepare new configurations until cancelled."""
         while True:
-            for plugin in self._prepared:
-                await plugin.prepare()
+            await self.prepare_once()
             await sleep(PREPARE_SECONDS)
+
+    async def prepare_once(self) -> None:
+        """Let plugins prepare the present configurations."""
+        for plugin in self._prepared:
+            await plugin.prepare()
 
     async def admit(self, attributes: Attributes) -> None:
         """Run the mutating plugins. Their result is in `attributes.object`."""

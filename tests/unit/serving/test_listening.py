@@ -13,10 +13,9 @@ import pytest
 from aiohttp import web
 
 from apiserver import server
-from apiserver.app import App
 from apiserver.config import config
-from apiserver.filters.drain import Drain
 from apiserver.filters.state import Request
+from apiserver.generations import Generations
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.connections import Connections
@@ -169,12 +168,12 @@ async def test_without_connections_it_is_silent() -> None:
 
 
 class Stopping:
-    """The parts of an app that a stop consists of; writes down whether the port was still open for each."""
+    """The parts of the generations that a stop consists of; writes down whether the port was still open for each."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.drain = Drain()
-        self.handler = outer(ok)
-        self.stopping = False
+        self.handle = outer(ok)
+        self.stopped = self.drained = False
+        self.unfinished = 0, 0
         self.steps: list[tuple[str, bool]] = []
         self._sock = sock
 
@@ -184,8 +183,15 @@ class Stopping:
     def filling(self) -> bool:
         return False
 
+    def stopping(self) -> None:
+        self.stopped = True
+
+    def drain(self, *, handed_over: bool) -> None:
+        assert self.stopped
+        self.drained = True
+
     async def end_watches(self, seconds: float) -> None:
-        assert self.drain.stopping
+        assert self.drained
         self._step("watches end")
 
     async def finish(self) -> None:
@@ -197,11 +203,11 @@ async def test_shared_socket_is_left_early_and_another_after_the_last_request(
     kit: pki.Kit, sock: socket.socket, shared: bool
 ) -> None:
     app = Stopping(sock)
-    running = server.Server(cast(App, app), dynamiccertificates.Certificates(kit.files), sock, shared=shared)
+    running = server.Server(cast(Generations, app), dynamiccertificates.Certificates(kit.files), sock, shared=shared)
     running.open()
     await running.stop(server.Stop(), AT_ONCE, request_seconds=1)
     assert app.steps == [("watches end", not shared), ("requests end", not shared), ("requests end", False)]
-    assert app.stopping
+    assert app.stopped
 
 
 async def test_certificates_are_looked_at_on_after_a_failure(
@@ -209,7 +215,9 @@ async def test_certificates_are_looked_at_on_after_a_failure(
 ) -> None:
     monkeypatch.setattr(server, "CERTIFICATE_POLL_SECONDS", 0.01)
     fault, before = fail_once(monkeypatch, dynamiccertificates.Certificates, "refresh"), failures("certificates")
-    running = server.Server(cast(App, Stopping(sock)), dynamiccertificates.Certificates(kit.files), sock, shared=False)
+    running = server.Server(
+        cast(Generations, Stopping(sock)), dynamiccertificates.Certificates(kit.files), sock, shared=False
+    )
     running.open()
     await eventually(lambda: fault.calls >= 3)
     assert failures("certificates") == before + 1
