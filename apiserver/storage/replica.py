@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from apiserver import metrics
-from apiserver.collectors import Counter, Gauge
 from apiserver.storage import log, losses
 from apiserver.storage.bootstrap import Filled
 from apiserver.storage.errors import Initializing
@@ -383,7 +382,7 @@ class _Meter:
         self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
         self._received = metrics.EVENTS_RECEIVED.labels(group, plural)
         index, hub = replica.index, replica.hub
-        self._gauges: list[tuple[Counter | Gauge, tuple[str, ...], Callable[[], float]]] = [
+        self._gauges: list[tuple[metrics.Counter | metrics.Gauge, tuple[str, ...], Callable[[], float]]] = [
             (metrics.RESOURCE_OBJECTS, (group, plural), lambda: len(index)),
             (metrics.STORAGE_OBJECTS, (name,), lambda: len(index)),
             (metrics.EVENT_WINDOW, (group, plural), lambda: index.ring_events),
