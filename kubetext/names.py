@@ -104,9 +104,9 @@ def lower(text: str) -> str:
     return text.lower() if text.isascii() else text.replace("İ", "i").lower()
 
 
-def dns_label(text: str) -> list[str]:
-    """Check a DNS-1123 label."""
-    errors = _too_long(text, LABEL_BYTES, "characters")
+def dns_label(text: str, *, unit: str = "characters") -> list[str]:
+    """Check a DNS-1123 label. `unit` as for `dns_subdomain`."""
+    errors = _too_long(text, LABEL_BYTES, unit)
     if not _is_label(text):
         errors.append("must not contain dots" if _is_subdomain(text) else NOT_LABEL)
     return errors

@@ -248,9 +248,9 @@ def forbidden(path: Path | str, detail: str) -> FieldError:
     return _error(FORBIDDEN, path, _with("Forbidden", detail))
 
 
-def too_long(path: Path | str, limit: int) -> FieldError:
-    unit = "byte" if limit == 1 else "bytes"
-    return _error(TOO_LONG, path, f"Too long: may not be more than {limit} {unit}")
+def too_long(path: Path | str, limit: int, *, unit: str = "byte") -> FieldError:
+    units = unit if limit == 1 else f"{unit}s"
+    return _error(TOO_LONG, path, f"Too long: may not be more than {limit} {units}")
 
 
 def too_many(path: Path | str, actual: int, limit: int) -> FieldError:

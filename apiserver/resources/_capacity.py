@@ -6,15 +6,15 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources._formats import MODEL
 from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
 from kubetext.quantity import Quantity as Amount
-from kubetext.quantity import as_sent, wrapped
+from kubetext.quantity import as_sent, parse, wrapped
 
 VALID_VALUES = 10
 
@@ -108,11 +108,31 @@ DEVICE_CAPACITY = Struct(
 # --- Rules -----------------------------------------------------------------------------------------------------------
 
 
+_Amounts = Mapping[str, Amount]
+
+
+class PolicyCheck(Protocol):
+    """Checks the policy of one capacity of a device that may be `shared`."""
+
+    def __call__(self, capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]: ...
+
+
 def request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
-    return (error.at(path) for error in _request_policy(capacity, path, shared=shared))
+    return (error.at(path) for error in _request_policy(capacity, path, shared=shared, check_range=_valid_range))
 
 
-def _request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
+def older_request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
+    """Do the same as 1.36 does."""
+    return (error.at(path) for error in _request_policy(capacity, path, shared=shared, check_range=_older_valid_range))
+
+
+def _request_policy(
+    capacity: Mapping[str, Any],
+    path: Path,
+    *,
+    shared: bool,
+    check_range: Callable[[_Amounts, Path, Amount, Amount], Iterator[FieldError]],
+) -> Iterator[FieldError]:
     policy = capacity["requestPolicy"]
     values, bounds, default = policy.get("validValues"), policy.get("validRange"), policy.get("default")
     if not shared:
@@ -129,7 +149,7 @@ def _request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) ->
             yield from _valid_values([as_sent(v) for v in values], path.child("validValues"), whole, wanted)
         else:
             parsed = {name: as_sent(v) for name, v in bounds.items()}
-            yield from _valid_range(parsed, path.child("validRange"), whole, wanted)
+            yield from check_range(parsed, path.child("validRange"), whole, wanted)
 
 
 def _valid_values(values: list[Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
@@ -159,10 +179,58 @@ def _options(values: list[Amount], path: Path, whole: Amount) -> Iterator[FieldE
         seen.add(value.value())
 
 
-def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
-    """Check the bounds against each other, the default and the capacity. Errors of the default have the path of the bound that it
-    breaks."""
+def _valid_range(bounds: _Amounts, path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
+    """Check the bounds against each other, the default and the capacity. With a step, all amounts have to be whole numbers of 64 bits that
+    are not negative."""
+    yield from _bounds(bounds, path, whole, default, of_default=("default", "default"))
     low, high, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
+    if low is None or step is None:
+        return
+    if step.sign() <= 0:
+        yield fieldpath.invalid(path.child("step"), step.canonical(), "must be greater than zero")
+        return
+    yield from _first_step(low, step, path.child("step"), whole)
+    wrong = [
+        error
+        for name, amount in {"default": default, **{name: bounds[name] for name in _BOUNDS if name in bounds}}.items()
+        for error in _whole_number(amount, path.child(name))
+    ]
+    yield from wrong or _steps(low, step, path.child("step"), [default] if high is None else [default, high])
+
+
+_BOUNDS = ("min", "max", "step")
+_GREATEST = (1 << 63) - 1
+
+
+def _whole_number(amount: Amount, path: Path) -> Iterator[FieldError]:
+    """Check that an amount can be a number of 64 bits. Upstream: validateInt64Range."""
+    if amount.sign() < 0:
+        yield fieldpath.invalid(path, amount.canonical(), "must be greater than or equal to 0")
+    elif amount > _MOST:
+        yield fieldpath.invalid(path, amount.canonical(), f"must not be larger than {_GREATEST}")
+
+
+_MOST = parse(str(_GREATEST))
+
+
+def _older_valid_range(bounds: _Amounts, path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
+    """Do the same as 1.36 does. A step of zero ends its connections; 1.37 words it as here."""
+    yield from _bounds(bounds, path, whole, default, of_default=("min", "max"))
+    low, high, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
+    if low is None or step is None:
+        return
+    if step.sign() <= 0:
+        yield fieldpath.invalid(path.child("step"), step.canonical(), "must be greater than zero")
+        return
+    yield from _first_step(low, step, path.child("step"), whole)
+    yield from _steps(low, step, path.child("step"), [default] if high is None else [default, high])
+
+
+def _bounds(
+    bounds: _Amounts, path: Path, whole: Amount, default: Amount, *, of_default: tuple[str, str]
+) -> Iterator[FieldError]:
+    """Check the bounds. `of_default` are the members that errors of the default name: below `min`, and above `max`."""
+    low, high = bounds.get("min"), bounds.get("max")
     if low is None:
         yield fieldpath.required(path.child("min"), "required when validRange is defined")
         return
@@ -170,6 +238,7 @@ def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, defaul
     if whole < low:
         yield fieldpath.invalid(at, low.canonical(), f"min is larger than capacity value: {whole.canonical()}")
     if default < low:
+        at = path.child(of_default[0])
         yield fieldpath.invalid(at, default.canonical(), f"default is less than min: {low.canonical()}")
     if high is not None:
         at = path.child("max")
@@ -178,18 +247,12 @@ def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, defaul
         if whole < high:
             yield fieldpath.invalid(at, high.canonical(), f"max is larger than capacity value: {whole.canonical()}")
         if high < default:
+            at = path.child(of_default[1])
             yield fieldpath.invalid(at, default.canonical(), f"default is more than max: {high.canonical()}")
-    if step is not None:
-        reached = [default] if high is None else [default, high]
-        yield from _steps(low, step, path.child("step"), whole=whole, reached=reached)
 
 
-def _steps(low: Amount, step: Amount, path: Path, *, whole: Amount, reached: Iterable[Amount]) -> Iterator[FieldError]:
-    """Check a step. Amounts are compared as whole numbers of 64 bits. A step of zero ends the connection in 1.36; 1.37 words it as here. An
-    addition does not change an amount of thousands of digits."""
-    if step.sign() <= 0:
-        yield fieldpath.invalid(path, step.canonical(), "must be greater than zero")
-        return
+def _first_step(low: Amount, step: Amount, path: Path, whole: Amount) -> Iterator[FieldError]:
+    """Check that one step fits into the capacity. An addition does not change an amount of thousands of digits."""
     try:
         first = low + step
     except OverflowError:
@@ -197,6 +260,10 @@ def _steps(low: Amount, step: Amount, path: Path, *, whole: Amount, reached: Ite
     if whole < first:
         text = f"one step {first.canonical()} is larger than capacity value: {whole.canonical()}"
         yield fieldpath.invalid(path, step.canonical(), text)
+
+
+def _steps(low: Amount, step: Amount, path: Path, reached: Iterable[Amount]) -> Iterator[FieldError]:
+    """Check that steps reach these amounts. Amounts are compared as whole numbers of 64 bits."""
     width = step.value()
     for value in reached:
         if width and wrapped(value.value() - low.value()) % width:

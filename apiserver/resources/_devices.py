@@ -321,7 +321,9 @@ def _values(attribute: Mapping[str, Any]) -> int:
     return sum(len(value) for name, value in attribute.items() if name in LIST_ATTRIBUTES) or 1
 
 
-def _device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def _device(
+    value: Mapping[str, Any], path: Path, *, policy: _capacity.PolicyCheck = _capacity.request_policy
+) -> Iterator[FieldError]:
     attributes, capacities = value.get("attributes") or {}, value.get("capacity") or {}
     total = len(attributes) + len(capacities)
     if total > ATTRIBUTES_AND_CAPACITIES:
@@ -334,7 +336,7 @@ def _device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     for name, capacity in capacities.items():
         if "requestPolicy" in capacity:
             at = path.child("capacity").key(name).child("requestPolicy")
-            yield from _capacity.request_policy(capacity, at, shared=value.get("allowMultipleAllocations") is True)
+            yield from policy(capacity, at, shared=value.get("allowMultipleAllocations") is True)
     if "bindingConditions" in value or "bindingFailureConditions" in value:
         yield from _formats.binding_conditions(value, path)
     for name, mapping in (value.get("nodeAllocatableResourceMappings") or {}).items():
@@ -412,6 +414,11 @@ _NODE_ALLOCATABLE_DOC = (
     "How allocations of the device count against resources of the node, by resource name, such as cpu, memory or hugepages-2Mi. "
     "Alpha: needs the feature gate DRANodeAllocatableResources."
 )
+
+
+def _older_device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    return _device(value, path, policy=_capacity.older_request_policy)
+
 
 DEVICE = Struct(
     name="Device",
@@ -533,7 +540,12 @@ DEVICE = Struct(
             ),
         ),
     ),
-    check=_device,
+    check=since(
+        V1_37,
+        _device,
+        before=_older_device,
+        what="a range of consumable capacity reports its default at `default`, and amounts beyond 64 bits",
+    ),
     judged=(
         "name",
         _TOTAL,

@@ -11,8 +11,9 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.releases import V1_37, since
 from apiserver.codecs.objects import canonical
-from apiserver.resources import _configuration, _features, _formats, _v1beta1, _v1beta2
+from apiserver.resources import _configuration, _declarations, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.resources._roles import READ, SCHEDULER
@@ -139,6 +140,7 @@ RESOURCE = Resource(
     name_check=_name_check,
     grants=(Grant(role=SCHEDULER, verbs=READ),),
     gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
+    declarations=since(V1_37, _declarations.DECLARATIONS),
     prepare=_features.dropping(FEATURES),
     expressions=lambda obj: _configuration.expressions(obj["spec"]),
     versions=(_v1beta2.version(DEVICE_CLASS), _v1beta1.version(DEVICE_CLASS)),

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.apimachinery.releases import at
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.codecs.objects import canonical
 from apiserver.resources import (
     _allocation,
     _consumption,
+    _declarations,
     _device_requests,
     _features,
     _formats,
@@ -31,7 +32,7 @@ from apiserver.resources._roles import DRIVER, READ, SCHEDULER
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Permission, Resource, Subresource
-from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
+from apiserver.schema.types import Check, Field, ListOf, ListType, Presence, RawJSON, String, Struct
 from apiserver.validation import report as declared
 from kubetext import names
 
@@ -111,11 +112,15 @@ NETWORK_DATA = Struct(
 )
 
 
-def _conditions(value: list[Any], path: Path) -> Iterator[FieldError]:
-    """Check conditions. They are checked even if there are too many, as upstream does."""
-    if len(value) > CONDITIONS:
-        yield fieldpath.too_many(path, len(value), CONDITIONS)
-    yield from _formats.conditions(value, path)
+def _conditions(each: Check) -> Check:
+    """Return the check of a device's conditions. They are checked even if there are too many, as upstream does."""
+
+    def check(value: list[Any], path: Path) -> Iterator[FieldError]:
+        if len(value) > CONDITIONS:
+            yield fieldpath.too_many(path, len(value), CONDITIONS)
+        yield from each(value, path)
+
+    return check
 
 
 _ALLOCATED, _RESERVED = "#allocated", "#reserved"
@@ -160,7 +165,7 @@ DEVICE_STATUS = Struct(
             number=4,
             type=ListOf(shapes.CONDITION, ListType.MAP, keys=("type",)),
             presence=Presence.ALWAYS,
-            check=_conditions,
+            check=since(V1_37, _conditions(_formats.named_conditions), before=_conditions(_formats.conditions)),
             doc="The state of the device in the pod, at most eight conditions. Once it is set up and usable for the claim, the condition "
             "Ready should be True.",
         ),
@@ -367,17 +372,19 @@ def _required(context: Context, new: Object, old: Object) -> Iterator[FieldError
         yield _status_writers.binding(context)
     allocation = status.get("allocation")
     if allocation is not None and context.enabled(_features.DEVICE_STATUS):
-        drivers = _reporting(status.get("devices") or (), stored.get("devices") or ())
+        drivers = _reporting(
+            at(context.gates.release, DEVICE_STATUS), status.get("devices") or (), stored.get("devices") or ()
+        )
         yield from _status_writers.reports(context, drivers, allocation)
 
 
-def _reporting(devices: Iterable[Object], stored: Iterable[Object]) -> set[str]:
+def _reporting(shape: Struct, devices: Iterable[Object], stored: Iterable[Object]) -> set[str]:
     """Return the drivers of entries that are new, changed or removed."""
     left = {_device_id(device): device for device in stored}
     found = set()
     for device in devices:
         former = left.pop(_device_id(device), None)
-        if former is None or not canonical.equal(DEVICE_STATUS, device, former):
+        if former is None or not canonical.equal(shape, device, former):
             found.add(device.get("driver", ""))
     return found | {device.get("driver", "") for device in left.values()}
 
@@ -507,6 +514,7 @@ RESOURCE = Resource(
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
     gates=_features.gates_of((*FEATURES, *STATUS_FEATURES), *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),
+    declarations=since(V1_37, _declarations.DECLARATIONS),
     prepare=_features.dropping(FEATURES),
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(obj["spec"]),

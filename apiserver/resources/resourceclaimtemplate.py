@@ -11,8 +11,8 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.apimachinery.releases import at
-from apiserver.resources import _device_requests, _features, _immutability, _v1beta1, _v1beta2
+from apiserver.apimachinery.releases import V1_37, at, since
+from apiserver.resources import _declarations, _device_requests, _features, _immutability, _v1beta1, _v1beta2
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -120,6 +120,7 @@ RESOURCE = Resource(
     columns=(columns.NAME, columns.AGE),
     name_check=names.subdomain_name,
     gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
+    declarations=since(V1_37, _declarations.DECLARATIONS),
     prepare=_features.dropping(FEATURES),
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(_claim_spec(obj)),

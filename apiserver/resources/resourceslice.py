@@ -12,7 +12,7 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since
-from apiserver.resources import _devices, _features, _formats, _shown, _v1beta1, _v1beta2
+from apiserver.resources import _declarations, _devices, _features, _formats, _shown, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
@@ -490,6 +490,7 @@ RESOURCE = Resource(
         Grant(role=DRIVER, verbs=(*READ, "create", "delete", "patch", "update")),
     ),
     gates=_features.gates_of(FEATURES),
+    declarations=since(V1_37, _declarations.DECLARATIONS),
     prepare=_features.dropping(FEATURES),
     warnings=_warnings,
     versions=(_v1beta2.version(RESOURCE_SLICE), _v1beta1.version(RESOURCE_SLICE, _v1beta1.SLICES)),

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.schema.context import Context
+from apiserver.schema.declarations import Declarations
 from apiserver.schema.featuregate import Gate, Gates
 from apiserver.schema.types import Struct
 from kubetext.quantity import Quantity
@@ -245,6 +246,7 @@ class Resource:
         expressions(new)                 the expressions for `context.cel`, so that long work is kept off the event loop
         gates                            the feature gates that the hooks check
         validate_shape_on_update         False where upstream checks an update for immutability only (claims)
+        declarations                     the validation tags of the types, which run after all these rules (1.37)
         rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
                                          it shows in how often a metadata error is listed
 
@@ -287,6 +289,7 @@ class Resource:
     validate_shape_on_update: bool = True
     rechecks_metadata: bool = True
     gates: Sequence[Gate] = ()
+    declarations: Declarations | None = None
     prepare: Prepare = _nothing
     validate: Validate = _no_errors
     warnings: Warn = _no_warnings

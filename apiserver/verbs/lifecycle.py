@@ -24,7 +24,7 @@ from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import UPDATE, Struct
 from apiserver.storage.errors import TooBig
-from apiserver.validation import report
+from apiserver.validation import declarative, report
 from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
@@ -174,7 +174,9 @@ async def check(
         judgement = await pool.run_patiently(judge, context, resource, new, old, sub=sub)
     refused = await entitlements.refused(services, call, judgement.permissions)
     if refused or not judgement.acceptable:
-        raise await pool.run_patiently(refusal, context, resource, new, old, sub=sub, refused=refused)
+        raise await pool.run_patiently(
+            refusal, context, resource, new, old, sub=sub, refused=refused, served=call.resource
+        )
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
     return size
@@ -251,7 +253,9 @@ def _acceptable(
     checks = (names.path_segment_name, _name_rule(resource)) if by_rule else (names.path_segment_name,)
     if not meta.is_acceptable(new, old, namespaced=resource.namespaced, name_checks=checks):
         return False
-    return next(_own_errors(context, resource, new, old, sub=sub), None) is None
+    if next(_own_errors(context, resource, new, old, sub=sub), None) is not None:
+        return False
+    return declarative.satisfied(resource, new, old)
 
 
 def _name_rule(resource: Resource) -> meta.NameCheck:
@@ -339,14 +343,31 @@ def refusal(
     *,
     sub: Subresource | None,
     refused: Refused = NONE_REFUSED,
+    served: Resource | None = None,
 ) -> StatusError:
-    """Return 422 with all errors of an object that may not be stored, and with the refused permissions of its user."""
+    """Return 422 with all errors of an object that may not be stored, and with the refused permissions of its user. `served` is the kind in
+    the version of the request; the stored one if None."""
+    found = errors_of(context, resource, new, old, sub=sub, refused=refused, served=served)
+    found = at(context.gates.release, REPORTED)(found)
+    return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
+
+
+def errors_of(
+    context: Context,
+    resource: Resource,
+    new: Object,
+    old: Object | None,
+    *,
+    sub: Subresource | None,
+    refused: Refused = NONE_REFUSED,
+    served: Resource | None = None,
+) -> FieldErrors:
+    """Return all errors of an object: those of the kind's own checks, then those that the types of the `served` version declare."""
     if old is None:
         found = creation_errors(context, resource, new)
     else:
         found = update_errors(context, resource, new, old, sub=sub, refused=refused)
-    found = at(context.gates.release, REPORTED)(found)
-    return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
+    return declarative.combined(served or resource, found, new, old)
 
 
 def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:

@@ -1,6 +1,6 @@
 """The table of cases for the four kinds, run against their shapes and hooks, and over HTTP against servers with the gates of each case.
 
-Each case was run against a real kube-apiserver 1.36.3 and holds there.
+Each case was run against a real kube-apiserver of its release and holds there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
-from apiserver.apimachinery.releases import V1_36, at
+from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.cluster.namespaces import Namespaces
 from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.context import Context
@@ -37,7 +37,7 @@ __all__ = ["shared_server"]
 
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = {resource.kind: resource for resource in at(V1_36, resources.RESOURCES)}
+KINDS = {release: {kind.kind: at(release, kind) for kind in resources.RESOURCES} for release in SUPPORTED}
 KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation")
 """Members that a writer has read of an object."""
 
@@ -46,13 +46,15 @@ Found = tuple[str, str, str]
 
 
 @pytest.fixture(scope="session")
-def table(shared: pathlib.Path) -> dict[str, Case]:
-    return {case.name: case for case in resource_table.read(shared)}
+def tables(shared: pathlib.Path) -> dict[Release, dict[str, Case]]:
+    return {release: {case.name: case for case in resource_table.read(shared, release)} for release in SUPPORTED}
 
 
-def names() -> list[str]:
+def names() -> list[tuple[Release, str]]:
     """The names are needed before fixtures exist; the project's own copy has the same ones."""
-    return [case.name for case in resource_table.read(HERE.parent / "cases")]
+    return [
+        (release, case.name) for release in SUPPORTED for case in resource_table.read(HERE.parent / "cases", release)
+    ]
 
 
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
@@ -71,10 +73,11 @@ def stored(resource: Resource, case: Case) -> Object:
     return old
 
 
-def run(resource: Resource, case: Case, *, known: bool = False) -> tuple[Object, list[FieldError], list[str]]:
+def run(release: Release, case: Case, *, known: bool = False) -> tuple[Object, list[FieldError], list[str]]:
     """`known`: what is stored was found in order before."""
-    declared = [gate for kind in resources.RESOURCES for gate in kind.gates]
-    gates = Gates(declared, case.gates, release=V1_36)
+    resource = KINDS[release][case.kind]
+    declared = [gate for kind in KINDS[release].values() for gate in kind.gates]
+    gates = Gates((*declared, *resources.GATES), case.gates, release=release)
     context = Context(
         gates=gates,
         namespace_labels=lambda: case.namespace_labels,
@@ -100,9 +103,7 @@ def judged(
     """The verdict on a write, and the errors of a refused one."""
     if lifecycle.prepare_and_judge(context, resource, new, old, sub=sub).acceptable:
         return new, [], list(resource.warnings(context, new, old))
-    if old is None:
-        return new, lifecycle.creation_errors(context, resource, new), []
-    return new, lifecycle.update_errors(context, resource, new, old, sub=sub), []
+    return new, lifecycle.errors_of(context, resource, new, old, sub=sub), []
 
 
 def matches(error: Found, expected: Expected) -> bool:
@@ -139,13 +140,13 @@ def obeys(resource: Resource, old: Object) -> bool:
     return passes is None or passes(old)
 
 
-@each_case("name", names())
-def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
-    case = table[name]
-    resource = KINDS[case.kind]
-    new, errors, warnings = run(resource, case)
+@each_case(("release", "name"), names(), ids=str)
+def test_a_case_of_the_table_holds(release: Release, name: str, tables: dict[Release, dict[str, Case]]) -> None:
+    case = tables[release][name]
+    resource = KINDS[release][case.kind]
+    new, errors, warnings = run(release, case)
     if case.operation == "update" and obeys(resource, stored(resource, case)):
-        assert run(resource, case, known=True) == (new, errors, warnings)
+        assert run(release, case, known=True) == (new, errors, warnings)
     check_errors([(e.field, e.reason, e.body) for e in errors], case.errors)
     check_warnings(warnings, case)
     if not case.errors:
@@ -176,9 +177,9 @@ class OneNamespace(Namespaces):
         return self.lookup(name)
 
 
-async def answered(server: Composed, case: Case) -> Answer:
+async def answered(server: Composed, release: Release, case: Case) -> Answer:
     """The server's answer to the case's request. Stored objects are deleted afterwards."""
-    resource = KINDS[case.kind]
+    resource = KINDS[release][case.kind]
     store = server.stores[f"{server.group}/{resource.plural}"]
     within = f"namespaces/{NAMESPACE}/" if resource.namespaced else ""
     path, method = f"{server.v1}/{within}{resource.plural}", "POST"
@@ -215,27 +216,29 @@ def check_answer(answer: Answer, case: Case) -> None:
         check_then(said, wanted)
 
 
-def gate_sets() -> list[str]:
-    """Feature gates of the servers, so that each case finds its gates."""
-    return sorted({flag_of(case) for case in resource_table.read(HERE.parent / "cases")})
+def gate_sets() -> list[tuple[Release, str]]:
+    """Releases and feature gates of the servers, so that each case finds its own."""
+    cases = [(release, case) for release in SUPPORTED for case in resource_table.read(HERE.parent / "cases", release)]
+    return sorted({(release, flag_of(case)) for release, case in cases})
 
 
 def flag_of(case: Case) -> str:
     return ",".join(f"{name}={'true' if on else 'false'}" for name, on in sorted(case.gates.items()))
 
 
-@pytest.mark.parametrize("gates", gate_sets())
-async def test_the_cases_of_the_table_hold_over_http(gates: str, table: dict[str, Case], shared_server: Server) -> None:
+@pytest.mark.parametrize(("release", "gates"), gate_sets(), ids=str)
+async def test_the_cases_of_the_table_hold_over_http(
+    release: Release, gates: str, tables: dict[Release, dict[str, Case]], shared_server: Server
+) -> None:
     namespaces = OneNamespace()
     failed: dict[str, str] = {}
-    async with composed(
-        shared_server, "--emulated-version=1.36", f"--feature-gates={gates}", namespaces=namespaces
-    ) as server:
-        for case in table.values():
+    flags = (f"--emulated-version={release}", f"--feature-gates={gates}")
+    async with composed(shared_server, *flags, namespaces=namespaces) as server:
+        for case in tables[release].values():
             if flag_of(case) != gates:
                 continue
             namespaces.of_the_case = case.namespace_labels
-            answer = await answered(server, case)
+            answer = await answered(server, release, case)
             try:
                 check_answer(answer, case)
             except AssertionError as e:
@@ -252,7 +255,7 @@ async def test_only_what_this_process_found_in_order_is_not_looked_at_again(shar
             spec = {"driver": "d.example.com", "nodeName": "n1", "pool": pool, "devices": [{"name": device}]}
             return {"metadata": {"name": "s", "labels": labels}, "spec": spec}
 
-        resource = KINDS["ResourceSlice"]
+        resource = KINDS[NEWEST]["ResourceSlice"]
         metadata = {"name": "s", "uid": "0b6d53b0-0000-4000-8000-000000000001", "creationTimestamp": NOW}
         value = canonical.encode(resource.shape, decoded(resource, a_slice("Not_A_Label") | {"metadata": metadata}))
         store = server.stores[f"{server.group}/{resource.plural}"]

@@ -357,9 +357,11 @@ def test_slices_can_be_selected_by_their_pool_from_1_37_on(release: Release) -> 
     assert ("spec.pool.name" in BY_RELEASE[release]["ResourceSlice"].selectable) is (release >= V1_37)
 
 
-def policy(limits: dict[str, Any], *, value: str = "100", shared: bool = True) -> list[str]:
+def policy(limits: dict[str, Any], *, value: str = "100", shared: bool = True, release: Release = V1_36) -> list[str]:
     capacity = {"m": {"value": value, "requestPolicy": limits}}
-    errors = created(KIND, with_device(allowMultipleAllocations=shared, capacity=capacity))[1]
+    errors = created(
+        samples.BY_RELEASE[release]["ResourceSlice"], with_device(allowMultipleAllocations=shared, capacity=capacity)
+    )[1]
     return [e.removeprefix("spec.devices[0].capacity[m].requestPolicy") for e in errors]
 
 
@@ -438,6 +440,30 @@ def test_a_request_policy_is_judged_against_the_capacity(limits: dict[str, Any],
 def test_an_amount_is_judged_as_it_was_sent(limits: dict[str, Any], expected: list[str]) -> None:
     """The canonical text is another amount beyond E, and may be another notation."""
     assert policy(limits) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (
+            {"default": "4", "validRange": {"min": "5"}},
+            ['.validRange.default: Invalid value: "4": default is less than min: 5'],
+        ),
+        (
+            {"default": "7", "validRange": {"min": "6", "max": "4"}},
+            [
+                '.validRange.max: Invalid value: "6": min is larger than max: 4',
+                '.validRange.default: Invalid value: "7": default is more than max: 4',
+            ],
+        ),
+        (
+            {"default": "5", "validRange": {"min": "-5", "step": "5"}},
+            ['.validRange.min: Invalid value: "-5": must be greater than or equal to 0'],
+        ),
+    ],
+)
+def test_a_range_is_judged_as_kubernetes_1_37_does(limits: dict[str, Any], expected: list[str]) -> None:
+    assert policy(limits, release=V1_37) == expected
 
 
 def test_amounts_are_apart_by_what_fits_into_64_bits() -> None:
