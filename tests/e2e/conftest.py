@@ -100,7 +100,7 @@ def namespace(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="session")
 def kubectl_binary() -> pathlib.Path:
-    """kubectl 1.36."""
+    """kubectl of the chosen Kubernetes."""
     return binaries.kubectl()
 
 

@@ -1,4 +1,4 @@
-"""kubectl 1.36 where it reads or writes who manages which field: every command is run for kube-apiserver's own resource.k8s.io and for
+"""kubectl where it reads or writes who manages which field: every command is run for kube-apiserver's own resource.k8s.io and for
 Sluice's kinds behind the same kube-apiserver, and must end alike and say the same."""
 
 from __future__ import annotations

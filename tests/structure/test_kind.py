@@ -167,9 +167,11 @@ def test_missing_tool_is_reported_before_anything_is_made(machine: Machine) -> N
     assert machine.calls() == []
 
 
-def test_node_images_are_pinned_to_the_kubernetes_of_the_other_tests() -> None:
+def test_node_images_are_pinned_to_the_kubernetes_of_the_tests_on_them() -> None:
     cluster = yaml.safe_load((KIND / "cluster.yaml").read_text())
-    minor = ".".join(binaries.version().split(".")[:2])
+    [version] = re.findall(r"KUBERNETES:-(\S+)\}", (KIND / "run.sh").read_text())
+    assert version in binaries.versions()
+    minor = f"v{version.rpartition('.')[0]}"
     assert [node["role"] for node in cluster["nodes"]] == ["control-plane", "worker"]
     for node in cluster["nodes"]:
         assert re.fullmatch(rf"kindest/node:{re.escape(minor)}\.\d+@sha256:[0-9a-f]{{64}}", node["image"])

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import ControlPlane
 
@@ -54,7 +55,7 @@ class Kubelets:
             "allocatable": room,
             "conditions": [ready],
             "addresses": [{"type": "InternalIP", "address": "192.0.2.9"}],
-            "nodeInfo": {"kubeletVersion": "v1.36.3"},
+            "nodeInfo": {"kubeletVersion": binaries.version()},
         }
         assert admin.ask("PATCH", f"{CORE}/nodes/{name}/status", {"status": status}, headers=MERGE).status == 200
 

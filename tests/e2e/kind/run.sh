@@ -16,6 +16,8 @@ for tool in kind "$engine" openssl python; do
   fi
 done
 cd "$project"
+# The release of the nodes (cluster.yaml): the tests take kubectl and the expected answers from it.
+export KUBERNETES=${KUBERNETES:-1.36.3}
 kubectl=${KUBECTL:-$(python -c 'from tests.e2e.controlplane import binaries; print(binaries.kubectl())')}
 
 work=$(mktemp -d)

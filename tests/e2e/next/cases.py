@@ -36,7 +36,7 @@ TOPIC = "kinds and validation"
 def play(folder: pathlib.Path, table: pathlib.Path) -> Iterator[Difference]:
     """Judge each case of the table in this folder by a kube-apiserver of the chosen version, and yield those that do not hold.
 
-    One kube-apiserver is started for each set of gates. A set that it refuses is a difference, too: it may no longer exist, or be locked.
+    One kube-apiserver is started for each set of gates. A set that it refuses is a difference: a gate may no longer exist, or be locked.
     """
     cases: dict[str, list[Case]] = {}
     for case in resource_table.read(table):
