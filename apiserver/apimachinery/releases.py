@@ -36,8 +36,8 @@ NEWEST = SUPPORTED[-1]
 
 
 def nearest(release: Release) -> Release:
-    """Return the supported release that is closest to this one."""
-    return min(max(release, SUPPORTED[0]), NEWEST)
+    """Return the supported release that is closest to this one: the constant itself."""
+    return next((known for known in reversed(SUPPORTED) if known <= release), SUPPORTED[0])
 
 
 class _Nothing(Enum):

@@ -78,4 +78,4 @@ def test_every_difference_is_found_with_its_place() -> None:
     [(Release(1, 30), V1_36), (V1_36, V1_36), (V1_37, V1_37), (Release(1, 40), NEWEST), (Release(2, 0), NEWEST)],
 )
 def test_the_nearest_release_is_one_that_is_supported(release: Release, expected: Release) -> None:
-    assert releases.nearest(release) == expected
+    assert releases.nearest(release) is expected
