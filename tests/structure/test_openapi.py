@@ -4,7 +4,6 @@ reason. `tests/e2e/test_openapi.py` holds the recorded documents against a live 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,16 +90,7 @@ def _claims_nothing_shared(document: Document) -> Document:
     return document | {"definitions": definitions}
 
 
-def _without_taint_rules(document: Document) -> Document:
-    def change(name: str, member: Document) -> Document:
-        return None if "/devicetaintrules" in name or re.search(r"\.DeviceTaint(Rule|Selector)", name) else member
-
-    return _each(document, change)
-
-
-TAINT_RULES = Difference("DeviceTaintRule is no kind of ours", _without_taint_rules)
 IN_VERSION_2 = [
-    TAINT_RULES,
     Difference(
         "kube-apiserver merges the document with its own, and renames a definition that is called as one of its own and described in other "
         "words; so what is not of the group has names of ours",
@@ -135,8 +125,8 @@ def test_version_3_differs_from_kube_apiservers_in_what_is_listed(
     recorded: dict[str, Document], release: Release, version: str
 ) -> None:
     key = f"apis/{GROUP}/{version}"
-    theirs = adapted(recorded[f"v3/{key}"], [TAINT_RULES] * (version == "v1beta2"))
-    assert list(openapi.differences(openapi.reduced(ours(release=release).document_v3(key)), theirs)) == []
+    found = openapi.reduced(ours(release=release).document_v3(key))
+    assert list(openapi.differences(found, recorded[f"v3/{key}"])) == []
 
 
 def test_the_document_of_the_group_does_not_differ(recorded: dict[str, Document], release: Release) -> None:
