@@ -66,7 +66,7 @@ class OpenAPI:
         media_types: Sequence[str] = MEDIA_TYPES,
         streams: Sequence[str] = STREAMS,
     ) -> None:
-        self._groups = kinds.groups
+        self._groups, self._release = kinds.groups, kinds.release
         self._writer = _Writer(tuple(media_types), tuple(streams), tuple(patch_types))
         self._info = {"title": TITLE, "version": version}
         self._built = built
@@ -109,7 +109,7 @@ class OpenAPI:
 
     def document_v2(self) -> dict[str, Any]:
         """Build the document of version 2, not yet encoded."""
-        definitions = Definitions(Dialect.V2)
+        definitions = Definitions(Dialect.V2, release=self._release)
         kinds = _names(self._groups)
         shared: dict[str, Schema] = {}
         paths: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class OpenAPI:
         """Build the document of a key, not yet encoded."""
         _, *found_at = key.split("/")
         group, *version = found_at if key.startswith("apis/") else (served.CORE, *found_at)
-        definitions = Definitions(Dialect.V3)
+        definitions = Definitions(Dialect.V3, release=self._release)
         if not version:
             found: Iterable[Path] = [openapi_paths.group(group)]
         else:

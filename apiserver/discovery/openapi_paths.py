@@ -314,7 +314,7 @@ class _Paths:
             doc=f"Deletes a {self._resource.kind}.",
             parameters=_DELETE,
             body=Body(reference=self._options, required=False),
-            answers=dict.fromkeys((200, 202), self._object),
+            answers=dict.fromkeys((200, 202), self._object if self._resource.returns_deleted else _status),
         )
 
     def _read(self, sub: Subresource | None = None) -> Operation:

@@ -258,6 +258,7 @@ RESOURCE_CLAIM = Struct(
             number=2,
             type=_device_requests.RESOURCE_CLAIM_SPEC,
             presence=Presence.ALWAYS,
+            expected=since(V1_37, False),  # noqa: FBT003 - the value of the attribute
             doc="What is asked for. Cannot be changed.",
         ),
         Field(

@@ -65,6 +65,7 @@ TEMPLATE_SPEC = Struct(
             number=2,
             type=_device_requests.RESOURCE_CLAIM_SPEC,
             presence=Presence.ALWAYS,
+            expected=since(V1_37, False),  # noqa: FBT003 - the value of the attribute
             doc="The specification that each claim gets, as it stands here. The members are those of a ResourceClaim's spec.",
         ),
     ),
@@ -88,6 +89,7 @@ TEMPLATE = Struct(
             number=2,
             type=TEMPLATE_SPEC,
             presence=Presence.ALWAYS,
+            expected=since(V1_37, False),  # noqa: FBT003 - the value of the attribute
             doc="The claims to be made. Cannot be changed: make another template instead.",
         ),
     ),

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Any
 
+from apiserver.apimachinery.releases import NEWEST, V1_37, Release, at, until
 from apiserver.schema import machinery, shapes
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import (
@@ -38,6 +39,13 @@ from apiserver.schema.types import (
 )
 
 Schema = dict[str, Any]
+
+TELLS_ELEMENTS = until(
+    V1_37,
+    True,  # noqa: FBT003 - the value
+    after=False,
+    what="OpenAPI documents of version 3 give the zero value as the default of elements in lists and maps",
+)
 Kind = tuple[str, str, str]
 """Group, version, kind."""
 
@@ -119,8 +127,9 @@ class Definitions:
     A name has one schema. Two different ones are an error in a declaration, and raise ValueError.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, *, release: Release = NEWEST) -> None:
         self.dialect = dialect
+        self._tells_elements = dialect is Dialect.V3 and at(release, TELLS_ELEMENTS)
         self._model = ""
         self._of_kinds: Collection[str] = ()
         self._schemas: dict[str, Schema] = {}
@@ -247,8 +256,8 @@ class Definitions:
     def _element(self, type_: Type) -> Schema:
         """Return the schema of a value in a list or a map."""
         value = self._value(type_)
-        zero = _zero(type_)
-        if self.dialect is Dialect.V2 or not zero:
+        zero = _zero(type_) if self._tells_elements else None
+        if not zero:
             return value
         return ({"allOf": [value]} if "$ref" in value else value) | zero
 

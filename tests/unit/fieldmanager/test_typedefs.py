@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery.releases import SUPPORTED, V1_37, Release
+from apiserver.apimachinery.releases import SUPPORTED, Release
 from apiserver.fieldmanager.typedefs import type_of
 from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
@@ -17,11 +17,8 @@ from structuredmerge.types import UNSET, List, Map, Type
 from tests.fixtures import openapi
 from tests.unit.fieldmanager.written import KINDS
 
-UNFINISHED = pytest.mark.xfail(reason="the kinds of 1.37 are being built", strict=False)
 OF_RELEASES = [
-    pytest.param(
-        release, resource, id=f"{release} {resource.kind} {resource.version}", marks=[UNFINISHED] * (release == V1_37)
-    )
+    pytest.param(release, resource, id=f"{release} {resource.kind} {resource.version}")
     for release in SUPPORTED
     for resource in Kinds(RESOURCES, group=openapi.GROUP, release=release)
 ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release
 from apiserver.schema import machinery, shapes
 from apiserver.schema.openapi import PATCH, QUANTITY, Definitions, Dialect
 from apiserver.schema.resource import Resource
@@ -33,10 +34,15 @@ EXPECTING = Struct(
 
 
 def member(
-    type_: Type, dialect: Dialect = Dialect.V3, *, presence: Presence = Presence.OMIT_EMPTY, **more: Any
+    type_: Type,
+    dialect: Dialect = Dialect.V3,
+    *,
+    presence: Presence = Presence.OMIT_EMPTY,
+    release: Release = NEWEST,
+    **more: Any,
 ) -> dict[str, Any]:
     """The schema of one member."""
-    definitions = Definitions(dialect)
+    definitions = Definitions(dialect, release=release)
     shape = Struct(name="S", model="m", fields=[Field(name="f", number=1, type=type_, presence=presence, **more)])
     definitions.event(shape, [])
     found: dict[str, Any] = definitions.all()["m.S"]["properties"]["f"]
@@ -117,7 +123,22 @@ def test_a_type_has_its_schema_and_in_version_2_never_a_default(type_: Type, sch
     ],
 )
 def test_version_3_writes_zero_values_as_defaults(type_: Type, presence: Presence, schema: dict[str, Any]) -> None:
-    assert member(type_, presence=presence) == schema
+    """Those of elements too, before 1.37."""
+    assert member(type_, presence=presence, release=V1_36) == schema
+
+
+@pytest.mark.parametrize(
+    ("type_", "element"),
+    [
+        (ListOf(Boolean()), {"type": "boolean"}),
+        (ListOf(INNER), {"$ref": V3 + "m.Inner"}),
+        (MapOf(String()), {"type": "string"}),
+    ],
+    ids=["boolean", "struct", "text"],
+)
+def test_elements_have_no_default_from_1_37_on(type_: ListOf | MapOf, element: dict[str, Any]) -> None:
+    found = member(type_, presence=Presence.ALWAYS, release=V1_37)
+    assert found["items" if isinstance(type_, ListOf) else "additionalProperties"] == element
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -246,12 +267,19 @@ def test_a_kind_has_its_type_members_and_says_what_it_is() -> None:
     assert found["properties"]["metadata"]["default"] == {}
 
 
-def test_a_list_of_a_kind_is_a_kind() -> None:
-    definitions = Definitions(Dialect.V3)
+@pytest.mark.parametrize(
+    ("release", "items"),
+    [
+        (V1_36, {"allOf": [{"$ref": V3 + "m.Thing"}], "default": {}}),
+        (V1_37, {"$ref": V3 + "m.Thing"}),
+    ],
+)
+def test_a_list_of_a_kind_is_a_kind(release: Release, items: dict[str, Any]) -> None:
+    definitions = Definitions(Dialect.V3, release=release)
     assert definitions.list(thing()) == {"$ref": V3 + "m.ThingList"}
     found = definitions.all()["m.ThingList"]
     assert found["required"] == ["items"]
-    assert found["properties"]["items"]["items"] == {"allOf": [{"$ref": V3 + "m.Thing"}], "default": {}}
+    assert found["properties"]["items"]["items"] == items
     assert "x-kubernetes-list-type" not in found["properties"]["items"]
     assert found["properties"]["metadata"]["allOf"] == [{"$ref": f"{V3}{META}.ListMeta"}]
     assert found["x-kubernetes-group-version-kind"] == [{"group": "g.io", "kind": "ThingList", "version": "v1"}]
