@@ -113,7 +113,7 @@ DEVICE_CLASS = Struct(
             number=2,
             type=DEVICE_CLASS_SPEC,
             presence=Presence.ALWAYS,
-            expected=since(V1_37, False),  # noqa: FBT003 - the value of the attribute
+            expected=since(V1_37, False, what="OpenAPI does not list it as required"),  # noqa: FBT003 - the value
             doc="What can be allocated through this class and how. It can be changed at any time: claims look at it while they are "
             "being allocated, so that a change does not touch those that are already. Each change raises metadata.generation.",
         ),

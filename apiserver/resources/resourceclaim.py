@@ -258,7 +258,7 @@ RESOURCE_CLAIM = Struct(
             number=2,
             type=_device_requests.RESOURCE_CLAIM_SPEC,
             presence=Presence.ALWAYS,
-            expected=since(V1_37, False),  # noqa: FBT003 - the value of the attribute
+            expected=since(V1_37, False, what="OpenAPI does not list it as required"),  # noqa: FBT003 - the value
             doc="What is asked for. Cannot be changed.",
         ),
         Field(

@@ -123,7 +123,7 @@ def test_a_type_has_its_schema_and_in_version_2_never_a_default(type_: Type, sch
     ],
 )
 def test_version_3_writes_zero_values_as_defaults(type_: Type, presence: Presence, schema: dict[str, Any]) -> None:
-    """Those of elements too, before 1.37."""
+    """Those of elements too, before 1.37 (TELLS_ELEMENTS)."""
     assert member(type_, presence=presence, release=V1_36) == schema
 
 
