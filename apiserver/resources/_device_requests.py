@@ -17,9 +17,12 @@ from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
 from apiserver.schema.types import ACCESS, Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
+from apiserver.validation import verdict
 from kubetext import names, quoting
 
 ALTERNATIVES, CONSTRAINTS, DERIVED_ATTRIBUTES = 8, 32, 32
+DERIVED_COST = 1_000_000
+"""The highest worst-case cost of all derived attributes of a claim together."""
 OPERATORS = ("Equal", "Exists")
 MODES = ("All", "ExactCount")
 
@@ -422,6 +425,77 @@ def _claim(
         yield from references(configs, path.child("config"), known)
 
 
+def _claim_with_derived(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
+    yield from _claim(context, value, old, path)
+    yield from _derived_attributes(context, value, path)
+
+
+def _derived_attributes(context: Context, devices: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Check that each derived attribute is used by a constraint, that its expression compiles, and what all expressions together can cost.
+
+    Upstream compiles those of a list over its limit too.
+    """
+    compared = _compared(devices.get("constraints") or ())
+    total = 0
+    for requested, attributes, at in _derivations(devices, path.child("requests")):
+        used = set().union(*(compared.get(name, ()) for name in requested))
+        for i, attribute in enumerate(attributes):
+            place, name, expression = at.index(i), attribute.get("name", ""), attribute.get("expression", "")
+            if name and name not in used:
+                text = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+                yield fieldpath.invalid(place.child("name"), fieldpath.Typed(name), text)
+            place = place.child("expression")
+            if verdict.too_long(expression, _configuration.EXPRESSION_BYTES):
+                yield fieldpath.too_long(place, _configuration.EXPRESSION_BYTES)
+            elif expression and context.cel is not None:
+                context.checkpoint()
+                found, cost = context.cel.value_problems(expression, place)
+                yield from found
+                total += cost
+    if total > DERIVED_COST:
+        text = "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit"
+        yield fieldpath.forbidden(path, text)
+
+
+def _compared(constraints: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Return the attributes that constraints compare, by the name of the request; those of all requests under ""."""
+    found: dict[str, set[str]] = {}
+    for constraint in constraints:
+        attribute = constraint.get("matchAttribute")
+        attribute = constraint.get("distinctAttribute") if attribute is None else attribute
+        if attribute is not None:
+            for name in constraint.get("requests") or ("",):
+                found.setdefault(name, set()).add(attribute)
+    return found
+
+
+def _derivations(
+    devices: Mapping[str, Any], path: Path
+) -> Iterator[tuple[Sequence[str], Sequence[Mapping[str, Any]], Path]]:
+    """Yield the derived attributes of each wish, with the names under which constraints can mean it. Lists over their limits, and both
+    kinds of requests together, were refused before."""
+    requests = devices.get("requests") or ()
+    for i, request in enumerate(requests if len(requests) <= _configuration.REQUESTS else ()):
+        exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
+        name, at = request.get("name", ""), path.index(i)
+        if exactly is not None and not alternatives:
+            yield from _derivation(("", name), exactly, at.child("exactly"))
+        elif exactly is None and len(alternatives) <= ALTERNATIVES:
+            for j, wish in enumerate(alternatives):
+                requested = ("", name, f"{name}/{wish.get('name', '')}")
+                yield from _derivation(requested, wish, at.child("firstAvailable").index(j))
+
+
+def _derivation(
+    requested: Sequence[str], wish: Mapping[str, Any], path: Path
+) -> Iterator[tuple[Sequence[str], Sequence[Mapping[str, Any]], Path]]:
+    attributes = wish.get("derivedAttributes") or ()
+    if len(attributes) <= DERIVED_ATTRIBUTES:
+        yield requested, attributes, path.child("derivedAttributes")
+
+
 DEVICE_CLAIM = Struct(
     name="DeviceClaim",
     model=MODEL,
@@ -448,7 +522,9 @@ DEVICE_CLAIM = Struct(
             doc="Settings for the drivers of the chosen devices, at most 32. They do not influence the choice.",
         ),
     ),
-    rule=_claim,
+    rule=since(
+        V1_37, _claim_with_derived, before=_claim, what="derived attributes are checked, and what they cost together"
+    ),
 )
 
 RESOURCE_CLAIM_SPEC = Struct(
@@ -491,9 +567,11 @@ def _wishes(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def expressions(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the selectors of devices in all requests."""
+    """Yield the selectors of devices and the derived attributes in all requests."""
     for wish in _wishes(spec):
         yield from _configuration.expressions(wish)
+        for attribute in wish.get("derivedAttributes") or ():
+            yield attribute.get("expression", "")
 
 
 def _tolerated(spec: Mapping[str, Any]) -> Iterator[Place]:

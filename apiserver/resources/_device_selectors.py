@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.apimachinery.releases import V1_37, Release, at, since
+from apiserver.apimachinery.releases import V1_37, Release, at, since, until
 from apiserver.apimachinery.remembered import Remembered
 from apiserver.resources import _devices, _features, _formats
 from apiserver.schema.featuregate import Gates
@@ -20,11 +20,11 @@ from kubecel.check.declarations import CallEstimate, Estimator, Function, Node, 
 from kubecel.check.environment import Environment
 from kubecel.kubernetes import environments
 from kubecel.kubernetes.environments import Addition, Environments
-from kubecel.libraries import bindings, lists, quantity
+from kubecel.libraries import bindings, lists, quantity, semver
 from kubecel.parse.source import CompileError
 from kubecel.plan.program import Program
 from kubecel.values.errors import Panic, ProgramError
-from kubecel.values.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
+from kubecel.values.types import ANY, BOOL, DYN, INT, STRING, Type, list_of, map_of, struct
 
 MOST_COST = 1_000_000
 """The highest worst-case cost of one evaluation."""
@@ -35,28 +35,38 @@ REMEMBERED_BYTES = 4 << 20
 
 
 class _Verdict(NamedTuple):
-    """The error of an expression: its sort and its text. An empty sort means a valid expression."""
+    """What is known of an expression: the sort and text of its error if it cannot be used at all, its type if it compiles, and the highest
+    cost of an evaluation if it can be evaluated."""
 
-    sort: Literal["", "Invalid", "InternalError", "Forbidden"] = ""
+    sort: Literal["", "Invalid", "InternalError"] = ""
     detail: str = ""
+    output: Type | None = None
+    cost: int = 0
 
-    def errors(self, path: Path, expression: str) -> Iterator[FieldError]:
-        match self.sort:
-            case "Invalid":
-                yield fieldpath.invalid(path, expression, self.detail)
-            case "InternalError":
-                yield fieldpath.internal(path, self.detail)
-            case "Forbidden":
-                yield fieldpath.forbidden(path, self.detail)
+
+class _Use(NamedTuple):
+    """What an expression is for: the types that it may return, and their names in the error of another one."""
+
+    results: frozenset[Type]
+    named: str
+
+    def errors(self, verdict: _Verdict, path: Path, expression: str) -> Iterator[FieldError]:
+        if verdict.output is not None and verdict.output not in self.results:
+            yield fieldpath.invalid(path, expression, f"must evaluate to {self.named}, not {verdict.output}")
+        elif verdict.sort == "Invalid":
+            yield fieldpath.invalid(path, expression, verdict.detail)
+        elif verdict.sort == "InternalError":
+            yield fieldpath.internal(path, verdict.detail)
+        elif verdict.cost > MOST_COST:
+            yield fieldpath.forbidden(path, "too complex, exceeds cost limit")
 
 
 class _Judge:
     """One environment, and a cache of its verdicts."""
 
-    def __init__(self, environment: Environment, device: Shape, results: frozenset[Type]) -> None:
+    def __init__(self, environment: Environment, device: Shape) -> None:
         self._environment = environment
         self._shapes = {"device": device}
-        self._results = results
         self.remembered = Remembered[_Verdict](REMEMBERED_BYTES)
 
     def verdict(self, expression: str) -> _Verdict:
@@ -71,15 +81,17 @@ class _Judge:
             checked = self._environment.compile(expression)
         except CompileError as e:
             return _Verdict("Invalid", f"compilation failed: {e}")
-        if checked.output not in self._results:
-            return _Verdict("Invalid", f"must evaluate to bool or the unknown type, not {checked.output}")
         try:
             Program(checked, self._environment)
         except (ProgramError, Panic) as e:
-            return _Verdict("InternalError", f"program instantiation failed: {e}")
-        if cost.estimate(checked, self._environment, self._shapes).most > MOST_COST:
-            return _Verdict("Forbidden", "too complex, exceeds cost limit")
-        return _Verdict()
+            return _Verdict("InternalError", f"program instantiation failed: {e}", checked.output)
+        most = cost.estimate(checked, self._environment, self._shapes).most
+        return _Verdict(output=checked.output, cost=most)
+
+
+STORED_ARE_CHECKED = until(
+    V1_37, value=True, after=False, what="selectors of a class that are stored already are not compiled again"
+)
 
 
 class DeviceSelectors:
@@ -89,16 +101,25 @@ class DeviceSelectors:
         lists = gates.enabled(_features.LIST_TYPE_ATTRIBUTES)
         consumable = gates.enabled(_features.CONSUMABLE_CAPACITY)
         found = environments_of(gates.release, lists=lists, consumable=consumable)
-        results = frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY))
+        self._selector = _Use(frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY)), "bool or the unknown type")
+        self._attribute = _attribute_use(lists=lists)
         # The sizes are those of the newest shape, whatever gates are on.
         shape = device(lists=lists, consumable=True)
-        self._new = _Judge(found.new, shape, results)
-        self._stored = _Judge(found.stored, shape, results)
+        self._new = _Judge(found.new, shape)
+        self._stored = _Judge(found.stored, shape) if at(gates.release, STORED_ARE_CHECKED) else None
 
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterator[FieldError]:
         """Return why the expression cannot be used. One that is `stored` may use everything that was ever allowed."""
         judge = self._stored if stored else self._new
-        return judge.verdict(expression).errors(path, expression)
+        if judge is not None:
+            yield from self._selector.errors(judge.verdict(expression), path, expression)
+
+    def value_problems(self, expression: str, path: Path) -> tuple[list[FieldError], int]:
+        """Return why the expression cannot be used for a derived attribute, and the highest cost of its evaluation, 0 if it has none."""
+        verdict = self._new.verdict(expression)
+        found = list(self._attribute.errors(verdict, path, expression))
+        usable = not verdict.sort and verdict.output in self._attribute.results
+        return found, verdict.cost if usable else 0
 
     def is_quick(self, expressions: Iterable[str]) -> bool:
         """Return whether checking all of them is quick enough for the event loop."""
@@ -116,6 +137,15 @@ def _characters(expression: str) -> int:
     """Return the characters to check once macros are expanded: two of the macros double their receiver."""
     doubling = expression.count("optMap") + expression.count("optFlatMap")
     return len(expression) << min(doubling, 10)
+
+
+def _attribute_use(*, lists: bool) -> _Use:
+    """Return what a derived attribute may be: a value that constraints can compare."""
+    scalars = (BOOL, INT, STRING, ANY, DYN, semver.SEMVER)
+    named = "a primitive scalar (string, integer, boolean, semver)"
+    if not lists:
+        return _Use(frozenset(scalars), named)
+    return _Use(frozenset((*scalars, *map(list_of, scalars))), f"{named} or a list of these scalars")
 
 
 # --- The environment -------------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ class Compiler(Protocol):
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterable[FieldError]:
         """Return why the expression cannot be used. One that is `stored` may use everything that was legal when it was written."""
 
+    def value_problems(self, expression: str, path: Path) -> tuple[list[FieldError], int]:
+        """Return why the expression cannot say the value of an attribute, and the highest cost of its evaluation."""
+
     def is_quick(self, expressions: Iterable[str]) -> bool:
         """Return whether checking all of them is quick enough for the event loop."""
 

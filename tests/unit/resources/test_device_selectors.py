@@ -8,7 +8,7 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import ROOT, FieldError
-from apiserver.apimachinery.releases import NEWEST, at
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release, at
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.validation import report
@@ -164,3 +164,34 @@ def test_a_kind_says_which_expressions_it_has(kind: str) -> None:
     obj = {"spec": spec if kind == "ResourceClaim" else {"spec": spec}}
 
     assert list(KINDS[kind].expressions(obj)) == ["a", "", "b"]
+
+
+SCALARS = "a primitive scalar (string, integer, boolean, semver)"
+
+
+@pytest.mark.parametrize(
+    ("expression", "lists", "expected"),
+    [
+        (MODEL, False, []),
+        ('device.driver + "x"', False, []),
+        ("1 + 1", False, []),
+        ('semver("1.2.3")', False, []),
+        ("[1, 2]", True, []),
+        ("[1, 2]", False, [f'Invalid value: "[1, 2]": must evaluate to {SCALARS}, not list(int)']),
+        ("1.5", True, [f'Invalid value: "1.5": must evaluate to {SCALARS} or a list of these scalars, not double']),
+        ("device.attributes.exists(a, a == 'b')", False, []),
+    ],
+)
+def test_a_derived_attribute_is_something_that_constraints_can_compare(
+    expression: str, lists: bool, expected: list[str]
+) -> None:
+    found, cost = selectors(DRAListTypeAttributes=lists).value_problems(expression, ROOT)
+    assert [error.body for error in found] == expected
+    assert (cost > 0) is not bool(expected) or expression == "1 + 1"
+
+
+@pytest.mark.parametrize(("release", "refused"), [(V1_36, True), (V1_37, False)], ids=str)
+def test_stored_selectors_are_compiled_again_until_1_37(release: Release, refused: bool) -> None:
+    judge = resources.DeviceSelectors(Gates(GATES, release=release))
+    assert bool(problems("device.pool", stored=True, judge=judge)) is refused
+    assert problems("device.pool", judge=judge)

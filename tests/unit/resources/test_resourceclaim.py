@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.fieldpath import ROOT, FieldError
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical
+from apiserver.resources import DeviceSelectors
 from apiserver.schema.context import Context
+from apiserver.validation import report
 from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec
 
@@ -341,3 +344,80 @@ def test_forbidden_members_are_reported_before_invalid_ones() -> None:
         "spec.devices.requests[0].adminAccess",
         "spec.devices.requests[0].name",
     ]
+
+
+UNUSED = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+DERIVED = {"name": "a.example/numa", "expression": "1"}
+PATH = "spec.devices.requests[0].exactly.derivedAttributes"
+
+
+def derived(*attributes: dict[str, Any], **constraint: Any) -> list[str]:
+    wish = {"deviceClassName": "c", "derivedAttributes": list(attributes)}
+    requests = [{"name": "main", "exactly": wish}, {"name": "other", "exactly": {"deviceClassName": "c"}}]
+    sent = devices(requests=requests, constraints=[{"matchAttribute": "a.example/numa", **constraint}])
+    return checked(sent)
+
+
+def checked(sent: dict[str, Any]) -> list[str]:
+    gates = samples.context_of(KIND, DRADerivedAttributes=True).gates
+    context = Context(gates=gates, cel=DeviceSelectors(gates))
+    return [str(error) for error in report.validate(context, KIND.shape, decoded(KIND, sent), None)]
+
+
+@pytest.mark.parametrize("constraint", [{}, {"requests": ["main"]}, {"requests": ["other", "main"]}])
+def test_a_derived_attribute_that_a_constraint_of_its_request_compares_is_accepted(constraint: dict[str, Any]) -> None:
+    assert derived(DERIVED, **constraint) == []
+
+
+def test_a_derived_attribute_is_compared_by_a_constraint_of_its_request() -> None:
+    assert derived(DERIVED, requests=["other"]) == [f'{PATH}[0].name: Invalid value: "a.example/numa": {UNUSED}']
+    alternatives = [{"name": name, "deviceClassName": "c", "derivedAttributes": [DERIVED]} for name in ("x", "y")]
+    sent = requests({"name": "main", "firstAvailable": alternatives})
+    sent["spec"]["devices"]["constraints"] = [{"requests": ["main/x"], "distinctAttribute": "a.example/numa"}]
+    unused = "spec.devices.requests[0].firstAvailable[1].derivedAttributes[0].name: Invalid value: "
+    assert checked(sent) == [f'{unused}"a.example/numa": {UNUSED}']
+    sent["spec"]["devices"]["constraints"][0]["requests"] = ["main"]
+    assert checked(sent) == []
+
+
+def test_derived_attributes_are_named_once_and_have_an_expression_that_compiles() -> None:
+    assert derived({}) == [f"{PATH}[0].name: Required value", f"{PATH}[0].expression: Required value"]
+    assert derived(DERIVED, DERIVED) == [f'{PATH}[1]: Duplicate value: "a.example/numa"']
+    [error] = derived({**DERIVED, "expression": "device.pool"})
+    assert error.startswith(f'{PATH}[0].expression: Invalid value: "device.pool": compilation failed: ')
+    assert derived({**DERIVED, "expression": " " * 10_241}) == [
+        f"{PATH}[0].expression: Too long: may not be more than 10240 bytes"
+    ]
+    assert derived(*[{**DERIVED, "name": f"a.example/n{i}"} for i in range(33)]) == [
+        f"{PATH}: Too many: 33: must have at most 32 items"
+    ]
+
+
+def test_all_derived_attributes_of_a_claim_have_one_budget() -> None:
+    costly = 'device.attributes.all(a, device.attributes["x"].all(b, device.attributes["y"].all(c, a != b)))'
+        "device.attributes.map(a, device.attributes.map(b, device.attributes.map(c, a + b + c).size()).size()).size()"
+    )
+    gates = samples.context_of(KIND, DRADerivedAttributes=True).gates
+    found, cost = DeviceSelectors(gates).value_problems(costly, ROOT)
+    assert found == []
+    many = 1_000_000 // cost
+    assert many < 32
+    names = [f"a.example/n{i}" for i in range(many + 1)]
+    exceeded = "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit"
+    for number, expected in ((many, []), (many + 1, [f"spec.devices: Forbidden: {exceeded}"])):
+        attributes = [{"name": name, "expression": costly} for name in names[:number]]
+        sent = exactly(derivedAttributes=attributes)
+        sent["spec"]["devices"]["constraints"] = [{"matchAttribute": name} for name in names[:number]]
+        assert checked(sent) == expected
+
+
+@pytest.mark.parametrize(("release", "refused"), [(V1_36, False), (V1_37, True)], ids=str)
+def test_tolerations_of_an_allocation_are_checked_from_1_37_on(release: Release, refused: bool) -> None:
+    kind = samples.BY_RELEASE[release]["ResourceClaim"]
+    sub = kind.subresource("status")
+    assert sub is not None
+    status = {"allocation": {"devices": {"results": [{**RESULT, "tolerations": [{"operator": "x"}]}]}}}
+    new, old = decoded(kind, with_status(status)), decoded(kind, with_status({}))
+    errors = [str(error) for error in sub.validate(samples.context_of(kind, release), new, old)]
+    path = "status.allocation.devices.results[0].tolerations[0].operator"
+    assert errors == ([f'{path}: Unsupported value: "x": supported values: "Equal", "Exists"'] if refused else [])
