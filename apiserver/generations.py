@@ -76,7 +76,7 @@ class Generation:
 
 
 class Generations:
-    """The present generation, which gets every new request, and the old ones that still finish theirs.
+    """The present generation, which gets every new request, and the old ones that still finish requests.
 
     `watch_seconds`: over how long an old generation spreads the end of its watches. `request_seconds`: how long its requests may take.
     """

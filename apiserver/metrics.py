@@ -16,6 +16,9 @@ from apiserver.collectors import Counter, Distribution, Gauge, Histogram, Summar
 
 COMPONENT = "apiserver"
 
+Shown = Counter | Gauge
+"""A family whose values are read at each scrape."""
+
 _RESOURCE = ("verb", "group", "version", "resource", "subresource", "scope")
 _RESOURCE_AND_COMPONENT = (*_RESOURCE, "component")
 _REQUEST = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")

@@ -35,7 +35,7 @@ REMEMBERED_BYTES = 4 << 20
 
 
 class _Verdict(NamedTuple):
-    """What is known of an expression: the sort and text of its error if it cannot be used at all, its type if it compiles, and the highest
+    """The results of compiling an expression: the sort and text of its error if it cannot be used at all, its type if it compiles, and the highest
     cost of an evaluation if it can be evaluated."""
 
     sort: Literal["", "Invalid", "InternalError"] = ""
@@ -45,7 +45,7 @@ class _Verdict(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What an expression is for: the types that it may return, and their names in the error of another one."""
+    """The purpose of an expression: the types that it may return, and their names in the error of another one."""
 
     results: frozenset[Type]
     named: str

@@ -382,7 +382,7 @@ class _Meter:
         self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
         self._received = metrics.EVENTS_RECEIVED.labels(group, plural)
         index, hub = replica.index, replica.hub
-        self._gauges: list[tuple[metrics.Counter | metrics.Gauge, tuple[str, ...], Callable[[], float]]] = [
+        self._gauges: list[tuple[metrics.Shown, tuple[str, ...], Callable[[], float]]] = [
             (metrics.RESOURCE_OBJECTS, (group, plural), lambda: len(index)),
             (metrics.STORAGE_OBJECTS, (name,), lambda: len(index)),
             (metrics.EVENT_WINDOW, (group, plural), lambda: index.ring_events),
@@ -405,7 +405,7 @@ class _Meter:
             family.labels(*labels).set_function(function)
 
     def hide(self) -> None:
-        """Let scrapes show no replica of this resource. What was counted stays."""
+        """Let scrapes show no replica of this resource. Its counts stay."""
         for family, labels, _ in self._gauges:
             family.remove(*labels)
 

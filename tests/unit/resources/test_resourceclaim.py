@@ -395,8 +395,6 @@ def test_derived_attributes_are_named_once_and_have_an_expression_that_compiles(
 
 def test_all_derived_attributes_of_a_claim_have_one_budget() -> None:
     costly = 'device.attributes.all(a, device.attributes["x"].all(b, device.attributes["y"].all(c, a != b)))'
-        "device.attributes.map(a, device.attributes.map(b, device.attributes.map(c, a + b + c).size()).size()).size()"
-    )
     gates = samples.context_of(KIND, DRADerivedAttributes=True).gates
     found, cost = DeviceSelectors(gates).value_problems(costly, ROOT)
     assert found == []

@@ -39,7 +39,7 @@ def stored(release: Release, sent: dict[str, Any]) -> Object:
     return decoded(BY_RELEASE[release][KIND], {**sent, "metadata": sent["metadata"] | system})
 
 
-def errors_of_create(sent: dict[str, Any], release: Release = V1_37, **gates: bool) -> list[str]:
+def errors_of_create(sent: dict[str, Any], release: Release = V1_37, /, **gates: bool) -> list[str]:
     resource = BY_RELEASE[release][KIND]
     context, new = context_of(resource, release, **gates), decoded(resource, sent)
     if lifecycle.prepare_and_judge(context, resource, new, None, sub=None).acceptable:

@@ -298,7 +298,7 @@ def test_devices_name_at_most_two_groups_once_each(groups: list[str], expected: 
         ),
     ],
 )
-def test_what_is_prepared_on_the_node_is_cleaned_up_there(operations: list[str], expected: list[str]) -> None:
+def test_a_node_that_prepares_devices_also_cleans_them_up(operations: list[str], expected: list[str]) -> None:
     errors = created(KIND, with_spec(SLICE, skipNodeOperations=operations), DRAOptionalNodeOperations=True)[1]
     assert sorted(errors) == sorted(f"spec.skipNodeOperations{text}" for text in expected)
 
