@@ -13,6 +13,7 @@ from typing import Any
 
 from apiserver.cluster.errors import Refused
 from apiserver.codecs.objects import canonical
+from apiserver.kinds.served import rank
 from apiserver.migration.importing import Refusals
 from apiserver.migration.objects import Item, Reader, Unfit, described
 from apiserver.migration.progress import Progress, Silent
@@ -67,12 +68,16 @@ class Export:
         """Return the lines to print, and whether the target has everything now, or would have. Raises ClusterError and StorageError."""
         lines = []
         for kind in self.kinds:
-            if self.target.version(kind) != kind:
+            served = self.target.version(kind)
+            if served is None and not await self.loading.count(kind.storage_name):
+                continue
+            # A newer version than the stored one has the same JSON.
+            if served is None or rank(served.version) > rank(kind.version) or served.conversion is not None:
                 self._refusals.add(
                     f"{kind.plural}: {self.target.client.server} does not serve {kind.api_version} itself"
                 )
                 continue
-            lines.append((await self._kind(kind)).told(kind, dry_run=self.dry_run, prune=self.prune))
+            lines.append((await self._kind(served)).told(kind, dry_run=self.dry_run, prune=self.prune))
         return [*lines, *self._deletions, *self._refusals.lines()], not self._refusals.count
 
     async def _kind(self, kind: Resource) -> Counts:
