@@ -35,8 +35,8 @@ REMEMBERED_BYTES = 4 << 20
 
 
 class _Verdict(NamedTuple):
-    """The results of compiling an expression: the sort and text of its error if it cannot be used at all, its type if it compiles, and the highest
-    cost of an evaluation if it can be evaluated."""
+    """The results of compiling an expression: the sort and text of its error if it cannot be used at all, its type if it compiles, and the
+    highest cost of an evaluation if it can be evaluated."""
 
     sort: Literal["", "Invalid", "InternalError"] = ""
     detail: str = ""
