@@ -103,6 +103,29 @@ class Quantity:
         value = self._mantissa * _ten_to(self._exponent)
         return value if MIN_INT64 <= value <= MAX_INT64 else None
 
+    def is_whole(self) -> bool:
+        """Return whether the amount has no fraction."""
+        mantissa, exponent = self._key()
+        return not mantissa or exponent >= 0
+
+    def milli(self) -> int | None:
+        """Return the amount in thousandths if they are a whole number of 64 bits, else None."""
+        mantissa, exponent = self._key()
+        if not mantissa:
+            return 0
+        if not -3 <= exponent <= MAX_FAST_DIGITS:
+            return None
+        value: int = mantissa * _ten_to(exponent + 3)
+        return value if MIN_INT64 <= value <= MAX_INT64 else None
+
+    def decimal(self) -> str:
+        """Return the amount with the fraction digits that it was written with (upstream: `AsDec().String()`). Amounts of thousands of
+        digits have their canonical text instead."""
+        if self._exponent >= 0:
+            return self.canonical() if self._exponent > MAX_SPREAD else str(self._mantissa * _ten_to(self._exponent))
+        digits = str(abs(self._mantissa)).rjust(1 - self._exponent, "0")
+        return f"{'-' if self._mantissa < 0 else ''}{digits[: self._exponent]}.{digits[self._exponent :]}"
+
     def approximate(self) -> float:
         """Return `AsApproximateFloat64()`: the amount in double precision, rounded twice."""
         mantissa, exponent = self._mantissa, self._exponent

@@ -5,16 +5,17 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources._formats import MODEL
 from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
 from kubetext.quantity import Quantity as Amount
-from kubetext.quantity import as_sent, parse, wrapped
+from kubetext.quantity import as_sent, wrapped
 
 VALID_VALUES = 10
 
@@ -108,30 +109,38 @@ DEVICE_CAPACITY = Struct(
 # --- Rules -----------------------------------------------------------------------------------------------------------
 
 
+_RangeCheck = Callable[[Mapping[str, Amount], Path, Amount, Amount], Iterator[FieldError]]
 _Amounts = Mapping[str, Amount]
-
-
-class PolicyCheck(Protocol):
-    """Checks the policy of one capacity of a device that may be `shared`."""
-
-    def __call__(self, capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]: ...
+_Identity = Callable[[Amount], str]
 
 
 def request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
-    return (error.at(path) for error in _request_policy(capacity, path, shared=shared, check_range=_valid_range))
+    """Check a request policy as 1.36 does."""
+    found = _request_policy(capacity, path, shared=shared, identity=_as_integer, valid_range=_older_valid_range)
+    return (error.at(path) for error in found)
 
 
-def older_request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
-    """Do the same as 1.36 does."""
-    return (error.at(path) for error in _request_policy(capacity, path, shared=shared, check_range=_older_valid_range))
+def new_request_policy(
+    capacity: Mapping[str, Any], path: Path, *, shared: bool, fractional: bool
+) -> Iterator[FieldError]:
+    """Check a request policy as releases from 1.37 on do. `fractional` amounts are compared in thousandths."""
+    found = _request_policy(
+        capacity,
+        path,
+        shared=shared,
+        identity=Amount.decimal if fractional else _as_integer,
+        valid_range=functools.partial(_valid_new_range, fractional=fractional),
+    )
+    return (error.at(path) for error in found)
+
+
+def _as_integer(amount: Amount) -> str:
+    """Return the text by which repeated values are found: a spelling with a fraction can repeat another value."""
+    return str(amount.value())
 
 
 def _request_policy(
-    capacity: Mapping[str, Any],
-    path: Path,
-    *,
-    shared: bool,
-    check_range: Callable[[_Amounts, Path, Amount, Amount], Iterator[FieldError]],
+    capacity: Mapping[str, Any], path: Path, *, shared: bool, identity: _Identity, valid_range: _RangeCheck
 ) -> Iterator[FieldError]:
     policy = capacity["requestPolicy"]
     values, bounds, default = policy.get("validValues"), policy.get("validRange"), policy.get("default")
@@ -146,71 +155,95 @@ def _request_policy(
     elif values or bounds is not None:
         whole, wanted = as_sent(capacity.get("value", "0")), as_sent(default)
         if values:
-            yield from _valid_values([as_sent(v) for v in values], path.child("validValues"), whole, wanted)
+            options = [as_sent(v) for v in values]
+            at = path.child("validValues")
+            yield from _valid_values(options, at, whole, identity)
+            if len(options) > VALID_VALUES or wanted not in options:
+                text = "default value is not valid according to the requestPolicy"
+                yield fieldpath.invalid(at, wanted.canonical(), text)
         else:
             parsed = {name: as_sent(v) for name, v in bounds.items()}
-            yield from check_range(parsed, path.child("validRange"), whole, wanted)
+            yield from valid_range(parsed, path.child("validRange"), whole, wanted)
 
 
-def _valid_values(values: list[Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
+def _valid_values(values: list[Amount], path: Path, whole: Amount, identity: _Identity) -> Iterator[FieldError]:
     for i, (a, b) in enumerate(itertools.pairwise(values), 1):
         if b < a:
             yield fieldpath.invalid(path.index(i), b.canonical(), "values must be sorted in ascending order")
-    listed = len(values) <= VALID_VALUES
-    if listed:
-        yield from _options(values, path, whole)
+    if len(values) <= VALID_VALUES:
+        yield from _options(values, path, whole, identity)
     else:
         yield fieldpath.too_many(path, len(values), VALID_VALUES)
-    if not (listed and default in values):
-        text = "default value is not valid according to the requestPolicy"
-        yield fieldpath.invalid(path, default.canonical(), text)
 
 
-def _options(values: list[Amount], path: Path, whole: Amount) -> Iterator[FieldError]:
+def _options(values: list[Amount], path: Path, whole: Amount, identity: _Identity) -> Iterator[FieldError]:
     for i, value in enumerate(values):
         if whole < value:
             text = f"option is larger than capacity value: {whole.canonical()}"
             yield fieldpath.invalid(path.index(i), value.canonical(), text)
-    seen: set[int] = set()
-    for i, value in enumerate(values):
-        # Compared as whole numbers: a spelling with a fraction can repeat another value.
-        if value.value() in seen:
-            yield fieldpath.duplicate(path.index(i), str(value.value()))
-        seen.add(value.value())
+    seen: set[str] = set()
+    for i, text in enumerate(map(identity, values)):
+        if text in seen:
+            yield fieldpath.duplicate(path.index(i), text)
+        seen.add(text)
 
 
-def _valid_range(bounds: _Amounts, path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
-    """Check the bounds against each other, the default and the capacity. With a step, all amounts have to be whole numbers of 64 bits that
-    are not negative."""
+MOST = (1 << 63) - 1
+
+
+def _valid_new_range(
+    bounds: Mapping[str, Amount], path: Path, whole: Amount, default: Amount, *, fractional: bool
+) -> Iterator[FieldError]:
+    """Check the bounds against each other, the default and the capacity.
+
+    Upstream: kubernetes/kubernetes `pkg/apis/resource/validation/validation.go` validateRequestPolicyRange.
+    """
     yield from _bounds(bounds, path, whole, default, of_default=("default", "default"))
-    low, high, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
-    if low is None or step is None:
+    if "min" in bounds:
+        yield from _new_steps(bounds, path, whole, default, fractional=fractional)
+
+
+def _new_steps(
+    bounds: Mapping[str, Amount], path: Path, whole: Amount, default: Amount, *, fractional: bool
+) -> Iterator[FieldError]:
+    """Check the step, and that the amounts can be compared at all."""
+    low, high, step = bounds["min"], bounds.get("max"), bounds.get("step")
+    amounts = {"default": default} | {name: a for name in ("min", "max", "step") if (a := bounds.get(name)) is not None}
+    in_milli = fractional and not all(amount.is_whole() for amount in amounts.values())
+    if in_milli:
+        coarse = [name for name, amount in amounts.items() if amount.milli() is None]
+        for name in coarse:
+            text = "value cannot be represented as a milli value"
+            yield fieldpath.invalid(path.child(name), amounts[name].canonical(), text)
+        if coarse:
+            return
+    if step is None:
         return
+    at = path.child("step")
     if step.sign() <= 0:
-        yield fieldpath.invalid(path.child("step"), step.canonical(), "must be greater than zero")
+        yield fieldpath.invalid(at, step.canonical(), "must be greater than zero")
         return
-    yield from _first_step(low, step, path.child("step"), whole)
-    wrong = [
-        error
-        for name, amount in {"default": default, **{name: bounds[name] for name in _BOUNDS if name in bounds}}.items()
-        for error in _whole_number(amount, path.child(name))
-    ]
-    yield from wrong or _steps(low, step, path.child("step"), [default] if high is None else [default, high])
+    yield from _first_step(low, step, at, whole)
+    beyond = [] if in_milli else list(_beyond_int64(amounts, path))
+    yield from beyond
+    if not beyond:
+        unit = _milli if in_milli else Amount.value
+        for value in (default, high):
+            if value is not None and wrapped(unit(value) - unit(low)) % unit(step):
+                text = f"value is not a multiple of a given step ({step.canonical()}) from ({low.canonical()})"
+                yield fieldpath.invalid(at, value.canonical(), text)
 
 
-_BOUNDS = ("min", "max", "step")
-_GREATEST = (1 << 63) - 1
+def _milli(amount: Amount) -> int:
+    return amount.milli() or 0
 
 
-def _whole_number(amount: Amount, path: Path) -> Iterator[FieldError]:
-    """Check that an amount can be a number of 64 bits. Upstream: validateInt64Range."""
-    if amount.sign() < 0:
-        yield fieldpath.invalid(path, amount.canonical(), "must be greater than or equal to 0")
-    elif amount > _MOST:
-        yield fieldpath.invalid(path, amount.canonical(), f"must not be larger than {_GREATEST}")
-
-
-_MOST = parse(str(_GREATEST))
+def _beyond_int64(amounts: Mapping[str, Amount], path: Path) -> Iterator[FieldError]:
+    for name, amount in amounts.items():
+        if amount.sign() < 0:
+            yield fieldpath.invalid(path.child(name), amount.canonical(), "must be greater than or equal to 0")
+        elif Amount(MOST) < amount:
+            yield fieldpath.invalid(path.child(name), amount.canonical(), f"must not be larger than {MOST}")
 
 
 def _older_valid_range(bounds: _Amounts, path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:

@@ -11,9 +11,11 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since, until
-from apiserver.resources import _capacity, _formats, _shown
+from apiserver.codecs.objects import canonical
+from apiserver.resources import _capacity, _features, _formats, _shown
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
+from apiserver.schema.context import Context
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct, Time
 from kubetext import quantity
 
@@ -179,7 +181,7 @@ def _multiplied(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     if not given:
         yield fieldpath.invalid(path, "", f"must specify one of: {', '.join(f'`{name}`' for name in _MULTIPLIED)}")
     elif len(given) > 1:
-        shown = f"{{{', '.join(f'`{name}`' for name in given)}}}"
+        shown = f"{{{', '.join(given)}}}"
         text = f"must specify exactly one of: {', '.join(f'`{name}`' for name in _MULTIPLIED)}"
         yield fieldpath.invalid(path, shown, text)
 
@@ -321,9 +323,7 @@ def _values(attribute: Mapping[str, Any]) -> int:
     return sum(len(value) for name, value in attribute.items() if name in LIST_ATTRIBUTES) or 1
 
 
-def _device(
-    value: Mapping[str, Any], path: Path, *, policy: _capacity.PolicyCheck = _capacity.request_policy
-) -> Iterator[FieldError]:
+def _device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     attributes, capacities = value.get("attributes") or {}, value.get("capacity") or {}
     total = len(attributes) + len(capacities)
     if total > ATTRIBUTES_AND_CAPACITIES:
@@ -333,10 +333,6 @@ def _device(
     if total > ATTRIBUTE_VALUES:
         text = f"the total number of attribute values must not exceed {ATTRIBUTE_VALUES}"
         yield fieldpath.invalid(path, total, text).at(path.child(_TOTAL))
-    for name, capacity in capacities.items():
-        if "requestPolicy" in capacity:
-            at = path.child("capacity").key(name).child("requestPolicy")
-            yield from policy(capacity, at, shared=value.get("allowMultipleAllocations") is True)
     if "bindingConditions" in value or "bindingFailureConditions" in value:
         yield from _formats.binding_conditions(value, path)
     for name, mapping in (value.get("nodeAllocatableResourceMappings") or {}).items():
@@ -345,6 +341,47 @@ def _device(
     for name, counted in (value.get("nodeAllocatableResources") or {}).items():
         at = path.child("nodeAllocatableResources").key(name)
         yield from _node_allocatable_resource(name, counted, at, capacities)
+
+
+def _policies(value: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path, bool]]:
+    """Yield the capacities that have a request policy, with its path, and whether several allocations share the device."""
+    for name, capacity in (value.get("capacity") or {}).items():
+        if "requestPolicy" in capacity:
+            at = path.child("capacity").key(name).child("requestPolicy")
+            yield capacity, at, value.get("allowMultipleAllocations") is True
+
+
+def _older_device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    yield from _device(value, path)
+    for capacity, at, shared in _policies(value, path):
+        yield from _capacity.request_policy(capacity, at, shared=shared)
+
+
+def _new_policies(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
+    """Check the request policies, unless all capacities are as they are stored."""
+    if old is not None and _same_capacities(value.get("capacity"), old.get("capacity")):
+        return
+    fractional = context.enabled(_features.FRACTIONAL_CAPACITY_RANGE)
+    for capacity, at, shared in _policies(value, path):
+        yield from _capacity.new_request_policy(capacity, at, shared=shared, fractional=fractional)
+
+
+_CAPACITY = Field(
+    name="capacity",
+    number=3,
+    type=MapOf(
+        _capacity.DEVICE_CAPACITY,
+        key_check=_formats.qualified_name,
+        go_key="v1.QualifiedName",
+        shown_key_bytes=SHOWN_NAME_BYTES,
+    ),
+    doc="How much the device has of what can be counted, such as memory. Names are built like those of attributes. "
+    "At most 32 attributes and capacities together.",
+    ratchets=since(V1_37, value=True, before=False, what="capacities that are stored already are not checked again"),
+)
+_same_capacities = canonical.comparison(_CAPACITY)
 
 
 def _node_allocatable(
@@ -416,10 +453,6 @@ _NODE_ALLOCATABLE_DOC = (
 )
 
 
-def _older_device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    return _device(value, path, policy=_capacity.older_request_policy)
-
-
 DEVICE = Struct(
     name="Device",
     model=MODEL,
@@ -445,18 +478,7 @@ DEVICE = Struct(
             "optionally behind a domain of at most 63 and a slash; without a domain, that of the driver is meant. "
             "At most 32 attributes and capacities together.",
         ),
-        Field(
-            name="capacity",
-            number=3,
-            type=MapOf(
-                _capacity.DEVICE_CAPACITY,
-                key_check=_formats.qualified_name,
-                go_key="v1.QualifiedName",
-                shown_key_bytes=SHOWN_NAME_BYTES,
-            ),
-            doc="How much the device has of what can be counted, such as memory. Names are built like those of attributes. "
-            "At most 32 attributes and capacities together.",
-        ),
+        _CAPACITY,
         Field(
             name="consumesCounters",
             number=4,
@@ -540,11 +562,11 @@ DEVICE = Struct(
             ),
         ),
     ),
-    check=since(
+    check=since(V1_37, _device, before=_older_device),
+    rule=since(
         V1_37,
-        _device,
-        before=_older_device,
-        what="a range of consumable capacity reports its default at `default`, and amounts beyond 64 bits",
+        _new_policies,
+        what="request policies are checked without overflow, in thousandths with DRAFractionalCapacityRange",
     ),
     judged=(
         "name",

@@ -489,7 +489,7 @@ RESOURCE = Resource(
         Grant(role=SCHEDULER, verbs=READ),
         Grant(role=DRIVER, verbs=(*READ, "create", "delete", "patch", "update")),
     ),
-    gates=_features.gates_of(FEATURES),
+    gates=_features.gates_of(FEATURES, _features.FRACTIONAL_CAPACITY_RANGE),
     declarations=since(V1_37, _declarations.DECLARATIONS),
     prepare=_features.dropping(FEATURES),
     warnings=_warnings,

@@ -235,7 +235,7 @@ NODE_RESOURCES = "spec.devices[0].nodeAllocatableResources"
             [
                 '[cpu].mapping.capacityMultiplier: Invalid value: "0": must be positive',
                 (
-                    '[cpu].mapping: Invalid value: "{`capacityKey`, `deviceMultiplier`}": '
+                    '[cpu].mapping: Invalid value: "{capacityKey, deviceMultiplier}": '
                     "must specify exactly one of: `capacityKey`, `deviceMultiplier`"
                 ),
             ],
@@ -357,11 +357,18 @@ def test_slices_can_be_selected_by_their_pool_from_1_37_on(release: Release) -> 
     assert ("spec.pool.name" in BY_RELEASE[release]["ResourceSlice"].selectable) is (release >= V1_37)
 
 
-def policy(limits: dict[str, Any], *, value: str = "100", shared: bool = True, release: Release = V1_36) -> list[str]:
+def policy(
+    limits: dict[str, Any],
+    release: Release = V1_36,
+    /,
+    *,
+    value: str = "100",
+    shared: bool = True,
+    **switched: bool,
+) -> list[str]:
     capacity = {"m": {"value": value, "requestPolicy": limits}}
-    errors = created(
-        samples.BY_RELEASE[release]["ResourceSlice"], with_device(allowMultipleAllocations=shared, capacity=capacity)
-    )[1]
+    sent = with_device(allowMultipleAllocations=shared, capacity=capacity)
+    errors = created(BY_RELEASE[release]["ResourceSlice"], sent, release, **switched)[1]
     return [e.removeprefix("spec.devices[0].capacity[m].requestPolicy") for e in errors]
 
 
@@ -463,7 +470,7 @@ def test_an_amount_is_judged_as_it_was_sent(limits: dict[str, Any], expected: li
     ],
 )
 def test_a_range_is_judged_as_kubernetes_1_37_does(limits: dict[str, Any], expected: list[str]) -> None:
-    assert policy(limits, release=V1_37) == expected
+    assert policy(limits, V1_37) == expected
 
 
 def test_amounts_are_apart_by_what_fits_into_64_bits() -> None:
@@ -583,3 +590,86 @@ def test_a_repeated_condition_is_found_in_a_list_that_is_too_long() -> None:
         f"{at}: Too many: 5: must have at most 4 items",
         *(f'{at}[{i}]: Duplicate value: "a"' for i in range(1, 5)),
     ]
+
+
+NO_MILLI = "value cannot be represented as a milli value"
+BEYOND = "must not be larger than 9223372036854775807"
+NEGATIVE = "must be greater than or equal to 0"
+
+
+@pytest.mark.parametrize(
+    ("limits", "whole", "fractional"),
+    [
+        (
+            {"default": "5", "validRange": {"min": "6"}},
+            ['.validRange.default: Invalid value: "5": default is less than min: 6'],
+            ['.validRange.default: Invalid value: "5": default is less than min: 6'],
+        ),
+        (
+            {"default": "7", "validRange": {"min": "5", "max": "6"}},
+            ['.validRange.default: Invalid value: "7": default is more than max: 6'],
+            ['.validRange.default: Invalid value: "7": default is more than max: 6'],
+        ),
+        ({"default": "1500m", "validRange": {"min": "1", "step": "500m"}}, [], []),
+        (
+            {"default": "1", "validRange": {"min": "1", "step": "0"}},
+            ['.validRange.step: Invalid value: "0": must be greater than zero'],
+            ['.validRange.step: Invalid value: "0": must be greater than zero'],
+        ),
+        (
+            {"default": "1", "validRange": {"min": "1", "step": "300m", "max": "2"}},
+            [],
+            ['.validRange.step: Invalid value: "2": value is not a multiple of a given step (300m) from (1)'],
+        ),
+        (
+            {"default": "1.1", "validRange": {"min": "1", "step": "1"}},
+            [],
+            ['.validRange.step: Invalid value: "1100m": value is not a multiple of a given step (1) from (1)'],
+        ),
+        (
+            {"default": "1", "validRange": {"min": "1n", "step": "1n"}},
+            [],
+            [f'.validRange.min: Invalid value: "1n": {NO_MILLI}', f'.validRange.step: Invalid value: "1n": {NO_MILLI}'],
+        ),
+        (
+            {"default": "10E", "validRange": {"min": "1", "step": "1"}},
+            [f'.validRange.default: Invalid value: "10E": {BEYOND}'],
+            [f'.validRange.default: Invalid value: "10E": {BEYOND}'],
+        ),
+        (
+            {"default": "-1", "validRange": {"min": "-2", "step": "1"}},
+            [
+                f'.validRange.default: Invalid value: "-1": {NEGATIVE}',
+                f'.validRange.min: Invalid value: "-2": {NEGATIVE}',
+            ],
+            [
+                f'.validRange.default: Invalid value: "-1": {NEGATIVE}',
+                f'.validRange.min: Invalid value: "-2": {NEGATIVE}',
+            ],
+        ),
+        (
+            {"default": "1.5", "validValues": ["1.5", "1500m", "1.6"]},
+            ['.validValues[1]: Duplicate value: "2"', '.validValues[2]: Duplicate value: "2"'],
+            [],
+        ),
+        (
+            {"default": "1.5", "validValues": ["1.5", "1.5"]},
+            ['.validValues[1]: Duplicate value: "2"'],
+            ['.validValues[1]: Duplicate value: "1.5"'],
+        ),
+    ],
+)
+def test_amounts_of_a_policy_are_compared_in_thousandths_with_the_feature(
+    limits: dict[str, Any], whole: list[str], fractional: list[str]
+) -> None:
+    """As kube-apiserver 1.37.2 with DRAFractionalCapacityRange off and on."""
+    assert policy(limits, V1_37) == whole
+    assert policy(limits, V1_37, DRAFractionalCapacityRange=True) == fractional
+
+
+@pytest.mark.parametrize(("release", "refused"), [(V1_36, True), (V1_37, False)], ids=str)
+def test_capacities_that_are_stored_are_checked_again_until_1_37(release: Release, refused: bool) -> None:
+    kind = BY_RELEASE[release]["ResourceSlice"]
+    stored = with_device(capacity={"not valid": {"value": "1"}})
+    sent = with_device(capacity={"not valid": {"value": "1"}}, attributes={"other": {"string": "y"}})
+    assert bool(updated(kind, sent, stored, release)[1]) is refused
