@@ -683,6 +683,7 @@ def test_schedulers_and_drivers_get_what_upstreams_do_for_the_real_group(deploye
 
     assert rights("sluice-scheduler") == {
         "deviceclasses": read,
+        "devicetaintrules": read,
         "resourceclaims": read | change | {"create", "delete"},
         "resourceclaims/status": read | change,
         "resourceclaims/binding": change,

@@ -122,7 +122,7 @@ PATH = "spec.defaultPartitionTypeAttribute"
     ],
 )
 def test_a_default_attribute_is_checked_with_its_gate_on(attribute: str, expected: list[str]) -> None:
-    assert errors_of_create(request(defaultPartitionTypeAttribute=attribute), **TYPE_ON) == expected
+    assert errors_of_create(request(defaultPartitionTypeAttribute=attribute), V1_37, **TYPE_ON) == expected
 
 
 def test_a_default_attribute_is_dropped_with_its_gate_off() -> None:
