@@ -29,7 +29,7 @@ TRUST = Trust(client=chains.verifier(USERS.pem), proxy=None)
 
 
 class Process:
-    """What a process serves, without its sockets."""
+    """A process that serves, without its sockets."""
 
     def __init__(self, server: Server) -> None:
         self._url = server.url
