@@ -137,6 +137,7 @@ class Generations:
         await generation.close()
         generation.stores.hide_metrics()
         self.present.stores.show_metrics()
+        await generation.stores.forget()
 
     # ------------------------------------------------------------------------------------------------------------ the end of the process
 

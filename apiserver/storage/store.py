@@ -334,6 +334,12 @@ class Stores(Mapping[str, Store]):
         self._tasks.clear()
         self._writer.close()
 
+    async def forget(self) -> None:
+        """Free the memory of closed stores in small steps, while the process goes on."""
+        for replica in self._replicas.values():
+            for _ in replica.index.clear():
+                await asyncio.sleep(0)
+
     # One session after the other
 
     async def _keep_connected(self) -> None:

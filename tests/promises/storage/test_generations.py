@@ -147,3 +147,12 @@ async def test_a_release_whose_stores_are_missing_does_not_replace_the_present_o
         assert (await process.ask("GET", LANTERNS)).json["items"] == []
     finally:
         await process.generations.close()
+
+
+async def test_a_closed_generation_holds_no_objects(process: Process) -> None:
+    await process.create("a", place="hall")
+    old = process.generations.present.stores[f"{GROUP}/lamps"]
+    assert len(old._replica.index) == 1
+    await process.become(V1_37)
+    await eventually(lambda: len(old._replica.index) == 0)
+    assert (await process.ask("GET", f"{LAMPS}/a")).status == 200
