@@ -6,9 +6,10 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 from __future__ import annotations
 
 from apiserver.apimachinery.releases import V1_37, since
-from apiserver.resources import _configuration, _formats
+from apiserver.resources import _configuration
 from apiserver.resources._device_requests import DEVICE_TOLERATION, toleration
-from apiserver.resources._formats import MODEL
+from apiserver.resources._rules import _formats
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.types import Boolean, Field, ListOf, MapOf, Presence, Quantity, String, Struct, Time
 

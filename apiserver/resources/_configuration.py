@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _formats
-from apiserver.resources._formats import MODEL, itself
+from apiserver.resources._rules import _formats
+from apiserver.resources._rules._formats import MODEL, itself
 from apiserver.schema.context import Context
 from apiserver.schema.types import Field, ListOf, Presence, RawJSON, String, Struct
 from apiserver.validation import verdict

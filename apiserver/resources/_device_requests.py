@@ -11,9 +11,10 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since
-from apiserver.resources import _configuration, _features, _formats
+from apiserver.resources import _configuration, _features
 from apiserver.resources._features import Feature, Place
-from apiserver.resources._formats import MODEL, by_name
+from apiserver.resources._rules import _formats
+from apiserver.resources._rules._formats import MODEL, by_name
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
 from apiserver.schema.types import ACCESS, Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct

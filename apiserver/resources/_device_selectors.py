@@ -13,7 +13,8 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, Release, at, since, until
 from apiserver.apimachinery.remembered import Remembered
-from apiserver.resources import _devices, _features, _formats
+from apiserver.resources import _devices, _features
+from apiserver.resources._rules import _formats
 from apiserver.schema.featuregate import Gates
 from kubecel.check import cost
 from kubecel.check.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable

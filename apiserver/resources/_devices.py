@@ -12,8 +12,9 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since, until
 from apiserver.codecs.objects import canonical
-from apiserver.resources import _capacity, _features, _formats, _shown
-from apiserver.resources._formats import MODEL
+from apiserver.resources import _features
+from apiserver.resources._rules import _capacity, _formats, _shown
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.context import Context
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct, Time

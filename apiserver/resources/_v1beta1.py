@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from apiserver.apimachinery.releases import changed
-from apiserver.resources._formats import CORE_NAMES, HOME, MODEL
+from apiserver.resources._rules._formats import CORE_NAMES, HOME, MODEL
 from apiserver.schema.resource import Conversion, Deprecation, Object, Version
 from apiserver.schema.types import UNSET, Boolean, Field, Presence, String, Struct
 from apiserver.schema.variants import Variant, with_fields

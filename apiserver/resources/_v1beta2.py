@@ -5,7 +5,7 @@ Upstream: kubernetes/api `resource/v1beta2/types.go`.
 
 from __future__ import annotations
 
-from apiserver.resources._formats import CORE_NAMES, HOME, MODEL
+from apiserver.resources._rules._formats import CORE_NAMES, HOME, MODEL
 from apiserver.schema.resource import Deprecation, Version
 from apiserver.schema.types import Struct
 from apiserver.schema.variants import Variant

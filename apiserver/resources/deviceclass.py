@@ -13,10 +13,11 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since
 from apiserver.codecs.objects import canonical
-from apiserver.resources import _configuration, _declarations, _features, _formats, _v1beta1, _v1beta2
+from apiserver.resources import _configuration, _features, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
-from apiserver.resources._formats import MODEL
 from apiserver.resources._roles import READ, SCHEDULER
+from apiserver.resources._rules import _declarations, _formats
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Grant, Resource

@@ -16,9 +16,10 @@ from typing import Any
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError
 from apiserver.apimachinery.releases import V1_37, since
-from apiserver.resources import _devices, _formats, _v1alpha3, _v1beta2
-from apiserver.resources._formats import MODEL
+from apiserver.resources import _devices, _v1alpha3, _v1beta2
 from apiserver.resources._roles import READ, SCHEDULER
+from apiserver.resources._rules import _formats
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Deprecation, Grant, Object, Resource, Subresource, Validate, Version

@@ -13,22 +13,11 @@ from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.codecs.objects import canonical
-from apiserver.resources import (
-    _allocation,
-    _consumption,
-    _declarations,
-    _device_requests,
-    _features,
-    _formats,
-    _immutability,
-    _shown,
-    _status_writers,
-    _v1beta1,
-    _v1beta2,
-)
+from apiserver.resources import _allocation, _consumption, _device_requests, _features, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
-from apiserver.resources._formats import MODEL, itself
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
+from apiserver.resources._rules import _declarations, _formats, _immutability, _shown, _status_writers
+from apiserver.resources._rules._formats import MODEL, itself
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Permission, Resource, Subresource

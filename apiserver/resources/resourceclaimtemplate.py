@@ -12,8 +12,9 @@ from typing import Any
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.apimachinery.releases import V1_37, at, since
-from apiserver.resources import _declarations, _device_requests, _features, _immutability, _v1beta1, _v1beta2
-from apiserver.resources._formats import MODEL
+from apiserver.resources import _device_requests, _features, _v1beta1, _v1beta2
+from apiserver.resources._rules import _declarations, _immutability
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource

@@ -16,8 +16,9 @@ from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path, Shown
 from apiserver.apimachinery.releases import V1_36, V1_37, Release, at, since, until
 from apiserver.codecs.objects import canonical
-from apiserver.resources import _declarative, _features, _formats, _shown, _v1alpha3
+from apiserver.resources import _features, _v1alpha3
 from apiserver.resources._features import Feature
+from apiserver.resources._rules import _declarative, _formats, _shown
 from apiserver.resources._v1alpha3 import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context

@@ -12,10 +12,11 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since
-from apiserver.resources import _declarations, _devices, _features, _formats, _shown, _v1beta1, _v1beta2
+from apiserver.resources import _devices, _features, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
-from apiserver.resources._formats import MODEL, by_name
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
+from apiserver.resources._rules import _declarations, _formats, _shown
+from apiserver.resources._rules._formats import MODEL, by_name
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Resource

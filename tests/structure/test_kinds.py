@@ -352,7 +352,7 @@ def test_hooks_take_an_object_of_which_nothing_is_set(resource: Resource) -> Non
 
 def test_only_app_imports_kinds() -> None:
     for file in PACKAGE.rglob("*.py"):
-        if file.parent.name == "resources" or file == PACKAGE / "app.py":
+        if file.is_relative_to(PACKAGE / "resources") or file == PACKAGE / "app.py":
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.apimachinery.fieldpath import ROOT
 from apiserver.codecs.json import rawjson
-from apiserver.resources import _formats
+from apiserver.resources._rules import _formats
 from apiserver.schema.types import Check
 from kubetext import quoting
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.codecs.objects import canonical
-from apiserver.resources import _shown
+from apiserver.resources._rules import _shown
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Struct
 

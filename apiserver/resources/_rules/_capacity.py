@@ -12,7 +12,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources._formats import MODEL
+from apiserver.resources._rules._formats import MODEL
 from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
 from kubetext.quantity import Quantity as Amount
 from kubetext.quantity import as_sent, wrapped

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _device_requests, _devices, _formats
+from apiserver.resources import _device_requests, _devices
+from apiserver.resources._rules import _formats
 from apiserver.schema.declarations import Declarations, Member, Tags
 from apiserver.schema.types import Check
 from kubetext import names

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _formats
+from apiserver.resources._rules import _formats
 from apiserver.schema.types import Check
 from kubetext import names
 
