@@ -176,6 +176,11 @@ def _shortened(shown: str, length: int) -> str:
     )
 
 
+def shown_json(text: str) -> Shown:
+    """Return JSON text as messages print it: cut if it is long."""
+    return Shown(_shortened(text, len(text)))
+
+
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from apiserver.apimachinery import selectors
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.request import MASTERS, Decision, RequestInfo, User, node_name
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authorize import Authorizer
@@ -24,6 +25,7 @@ from apiserver.watchcache.keys import key
 from kubetext.quoting import go_quote
 
 OF_ONE, OF_MANY = ("get", "update", "patch", "delete"), ("watch", "list", "deletecollection")
+PREFIX = since(V1_37, "node: ", before="", what="reasons of the node authorizer begin with its name")
 FILL_SECONDS = 10.0
 """How long a check waits for memory that is being filled."""
 
@@ -34,6 +36,7 @@ class NodeAuthorizer:
     def __init__(self, inner: Authorizer, served: Kinds, stores: Mapping[str, Store]) -> None:
         self._inner = inner
         self._stores = stores
+        self._prefix = at(served.release, PREFIX)
         self._restricted = {(r.group, r.plural): r for r in served.stored if r.node_field}
 
     def authorize(self, user: User, info: RequestInfo) -> Coroutine[Any, Any, Decision]:
@@ -46,7 +49,9 @@ class NodeAuthorizer:
 
     async def _as_node(self, resource: Resource, node: str, user: User, info: RequestInfo) -> Decision:
         why = await self._why_not(resource, node, user, info)
-        return await self._inner.authorize(user, info) if why is None else Decision(allowed=False, reason=why)
+        if why is None:
+            return await self._inner.authorize(user, info)
+        return Decision(allowed=False, reason=f"{self._prefix}{why}")
 
     async def _why_not(self, resource: Resource, node: str, user: User, info: RequestInfo) -> str | None:
         if not node:

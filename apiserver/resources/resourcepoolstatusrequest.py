@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path, Shown
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.apimachinery.releases import V1_36, V1_37, Release, at, since, until
 from apiserver.codecs.objects import canonical
 from apiserver.resources import _features, _v1alpha3
@@ -182,7 +182,9 @@ def _repeated(
     for i, item in enumerate(value):
         identity = tuple(item.get(key, "") for key in keys)
         if identity in seen:
-            yield fieldpath.duplicate(path.index(i), Shown(canonical.encode_shown(shape, item).decode())).at(path)
+            yield fieldpath.duplicate(
+                path.index(i), fieldpath.shown_json(canonical.encode_shown(shape, item).decode())
+            ).at(path)
         seen.add(identity)
 
 

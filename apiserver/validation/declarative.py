@@ -14,8 +14,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-import orjson
-
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import MOST_COUNTED, ROOT, FieldError, FieldErrors, Path
 from apiserver.codecs.objects import canonical, conversion
@@ -233,6 +231,11 @@ class _MemberReader:
         identity, seen = _identity(kind), set()
         for i, x in enumerate(value):
             if (found := identity(x)) in seen:
-                shown = orjson.loads(canonical.encode_shown(kind.item, x)) if isinstance(kind.item, Struct) else x
+                shown = _shown(kind.item, x) if isinstance(kind.item, Struct) else x
                 yield Declared(fieldpath.duplicate(path.index(i), shown), self._member.beta)
             seen.add(found)
+
+
+def _shown(shape: Struct, value: dict[str, Any]) -> fieldpath.Shown:
+    """Return a struct as messages print it. Raw JSON may hold numbers and text that no parser here takes."""
+    return fieldpath.shown_json(canonical.encode_shown(shape, value).decode())

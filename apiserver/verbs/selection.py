@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from apiserver.apimachinery import errors, selectors, shards
 from apiserver.apimachinery.options import ListOptions
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.shards import ShardSelector
 from apiserver.config import features
 from apiserver.schema.resource import Resource
@@ -31,7 +32,8 @@ class Selection:
 
     * `prefix` narrows the scan; `key` names the one object that can match.
     * `test` is None when all of the scope matches.
-    * `unfiltered`: there is no label or field selector. Only then do chunks tell how many objects remain.
+    * `unfiltered`: there is no label or field selector (COUNTS_SHARDS: nor a shard selector). Only then do chunks tell how many objects
+      remain.
     * `shard` is the shard selector, or empty.
     * `lengthy` tells for which objects the test may take longer than a step of the event loop; None if for none.
     """
@@ -80,6 +82,9 @@ def _nothing() -> None:
     pass
 
 
+COUNTS_SHARDS = since(V1_37, value=False, before=True, what="chunks of a shard do not tell how many objects remain")
+
+
 async def within_shard(
     services: Services, chosen: Selection, wanted: ListOptions, *, missed: Callable[[], None] = _nothing
 ) -> Selection:
@@ -90,7 +95,8 @@ async def within_shard(
     if not wanted.shard_selector or not services.gates.enabled(features.SHARDED_LIST_AND_WATCH):
         return chosen
     shard = await shard_selector.read(wanted.shard_selector)
-    return replace(chosen, test=_shard_test(shard, chosen.test, missed), shard=str(shard))
+    counted = chosen.unfiltered and at(services.gates.release, COUNTS_SHARDS)
+    return replace(chosen, test=_shard_test(shard, chosen.test, missed), shard=str(shard), unfiltered=counted)
 
 
 def _shard_test(shard: ShardSelector, others: Test | None, missed: Callable[[], None]) -> Test:

@@ -27,7 +27,7 @@ CLASS = {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expressio
 
 
 def test_feature_gates_are_switched_for_all_that_a_server_does(tmp_path: pathlib.Path) -> None:
-    with DevServer(tmp_path / "data", "--no-samples", *SWITCHED) as server:
+    with DevServer(tmp_path / "data", "--no-samples", "--emulated-version=1.36", *SWITCHED) as server:
         made = server.request("POST", f"{V1}/resourceslices", SLICE)
         assert made.status == 201, made.text
         [device] = made.json["spec"]["devices"]

@@ -117,6 +117,7 @@ def test_dev_serves_of_the_kinds_of_kubernetes_namespaces_and_reviews(
     assert kubectl("api-versions").stdout.split() == groups
     assert {row.split()[-1] for row in kubectl("api-resources", "--no-headers").stdout.splitlines()} == {
         "DeviceClass",
+        *(["DeviceTaintRule"] if binaries.minor() >= "1.37" else []),
         "LocalSubjectAccessReview",
         "Namespace",
         "ResourceClaim",

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from apiserver import app
+from apiserver.config import config
 from tests.faults.history import History
 from tests.faults.load import COLORS, FORMS, NAMESPACES, SELECTIONS, Clients, Resource, Watcher, watchers
 from tests.faults.pair import GROUP, Replica, pair
@@ -22,7 +24,7 @@ from tests.faults.writing import APPLY, Writer, check_writes
 from tests.fixtures.valkey import Server, install
 
 PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-KINDS = [*(f"{GROUP}/{plural}" for plural in PLURALS), "/namespaces"]
+KINDS = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
 SEED = 1
 SECONDS = 120.0
 """How long something may take on a loaded machine."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from apiserver import resources
-from apiserver.apimachinery.releases import NEWEST, at
+from apiserver.apimachinery.releases import Release
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import conversion, decoding
 from apiserver.codecs.protobuf import envelope as as_protobuf
@@ -34,6 +34,7 @@ from apiserver.schema.resource import Object
 from apiserver.schema.types import Struct
 from apiserver.wire import as_json
 from kubetext.quoting import go_quote
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
@@ -41,8 +42,9 @@ from tests.fuzz.mutations import Mutations, is_plain, repeats, text
 from tests.fuzz.samples import Samples
 
 UPSTREAM_GROUP = "resource.k8s.io"
-KINDS = {resource.plural: resource for resource in at(NEWEST, resources.RESOURCES)}
-VERSIONS = {(kind.plural, kind.version): kind for kind in Kinds(resources.RESOURCES, group=UPSTREAM_GROUP)}
+SERVED = Kinds(resources.RESOURCES, group=UPSTREAM_GROUP, release=Release(*map(int, binaries.minor().split("."))))
+KINDS = {kind.plural: kind for kind in SERVED if kind.version == "v1"}
+VERSIONS = {(kind.plural, kind.version): kind for kind in SERVED}
 NAMESPACES = ("fuzz", "fuzz-admin")
 """The second one is for administrators."""
 STORED = 48

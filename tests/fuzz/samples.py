@@ -218,6 +218,18 @@ class Samples:
         self._maybe(spec, "extendedResourceName", lambda: self._one(("example.com/gpu", "a.b/C_d")))
         return {"metadata": self.metadata(), "spec": spec}
 
+    def devicetaintrules(self) -> Object:
+        spec: Object = {"taint": self._taint()}
+        self._maybe(spec, "deviceSelector", self._selected, 0.9)
+        return {"metadata": self.metadata(), "spec": spec}
+
+    def _selected(self) -> Object:
+        found: Object = {}
+        self._maybe(found, "driver", lambda: self._one(DRIVERS))
+        self._maybe(found, "pool", lambda: self._one(("pool", "a/b.c")))
+        self._maybe(found, "device", self._name)
+        return found
+
     def _selector(self) -> Object:
         return {"cel": {"expression": self._one(EXPRESSIONS)}}
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from tests.promises.api.client import Client, Object, resource_slice
 
-MAPPINGS = {"cpu": {"allocationMultiplier": "2"}}
+GATED: dict[Release, Object] = {
+    V1_36: {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}},
+    V1_37: {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}},
+}
 
 
-def mapped(obj: Object) -> Object:
+def mapped(obj: Object, release: Release) -> Object:
     """With a member of its device that needs DRANodeAllocatableResources."""
     spec = obj["spec"]
-    return {**obj, "spec": {**spec, "devices": [{**spec["devices"][0], "nodeAllocatableResourceMappings": MAPPINGS}]}}
+    return {**obj, "spec": {**spec, "devices": [{**spec["devices"][0], **GATED[release]}]}}
 
 
-def test_field_with_a_disabled_gate_is_dropped_silently(api: Client, mine: str) -> None:
+def test_field_with_a_disabled_gate_is_dropped_silently(api: Client, mine: str, release: Release) -> None:
     sent = resource_slice(f"{mine}-s", mine)
-    reply = api.ask("POST", api.slices, mapped(sent))
+    reply = api.ask("POST", api.slices, mapped(sent, release))
     assert reply.status == 201, reply.text
     assert "Warning" not in reply.headers
     assert reply.json["spec"] == sent["spec"]
 
 
-def test_dropped_fields_of_a_slice_count_as_a_change(api: Client, mine: str) -> None:
+def test_dropped_fields_of_a_slice_count_as_a_change(api: Client, mine: str, release: Release) -> None:
     path = f"{api.slices}/{mine}-s"
     stored = api.create(api.slices, resource_slice(f"{mine}-s", mine))
-    again = api.put(path, mapped(stored))
+    again = api.put(path, mapped(stored, release))
     assert again["spec"] == stored["spec"]
     assert (stored["metadata"]["generation"], again["metadata"]["generation"]) == (1, 2)
-    patch = {"spec": {"devices": mapped(stored)["spec"]["devices"]}}
+    patch = {"spec": {"devices": mapped(stored, release)["spec"]["devices"]}}
     assert api.patch(path, patch)["metadata"]["generation"] == 3
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from apiserver.apimachinery.releases import V1_37, Release
 from tests.fixtures.protobuf import document, field
 from tests.promises.api.client import JSON_PATCH, MERGE, PARTIAL, TABLE, Client, with_query
 from tests.promises.api.test_raw_json import (
@@ -87,10 +88,13 @@ def test_two_spellings_of_a_lone_surrogate_are_two_values(api: Client, mine: str
         assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "spec")
 
 
-def test_an_error_shows_lone_surrogates_as_they_were_sent(api: Client, mine: str) -> None:
+def test_an_error_shows_lone_surrogates_as_they_were_sent(api: Client, mine: str, release: Release) -> None:
+    """Since 1.37, the error of a fixed member shows nothing of it."""
     send(api, "POST", api.claims(mine), claim("c", COMPACT))
     message = send(api, "PUT", f"{api.claims(mine)}/c", claim("c", '{ "a" : "\\ud800" }')).json["message"]
-    assert '"Parameters":{"a":"\\ud800"}' in message
+    shows = release < V1_37
+    assert ('"Parameters":{"a":"\\ud800"}' in message) is shows
+    assert ("spec: Invalid value: null: field is immutable" in message) is not shows
 
 
 @pytest.mark.parametrize("kind", [MERGE, JSON_PATCH])

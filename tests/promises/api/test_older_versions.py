@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver import resources
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.codecs.objects import canonical
 from apiserver.codecs.protobuf import envelope, messages
 from apiserver.kinds.served import Kinds
@@ -210,9 +211,6 @@ def test_the_status_is_written_and_read_in_each_version(api: Client, mine: str, 
          "map[v1beta1.QualifiedName]v1beta1.DeviceAttribute")),
         ("v1beta1", {"spec": {"allNodes": 1}},
          "json: cannot unmarshal number into Go struct field ResourceSliceSpec.spec.allNodes of type bool"),
-        ("v1beta1", {"spec": {"devices": [{"basic": {"nodeAllocatableResourceMappings": 1}}]}},
-         ("json: cannot unmarshal number into Go struct field BasicDevice.spec.devices.basic.nodeAllocatableResourceMappings "
-         "of type map[v1.ResourceName]v1beta1.NodeAllocatableResourceMapping")),
         ("v1beta2", {"spec": {"devices": [{"attributes": []}]}},
          ("json: cannot unmarshal array into Go struct field Device.spec.devices.attributes of type "
          "map[v1beta2.QualifiedName]v1beta2.DeviceAttribute")),
@@ -224,6 +222,18 @@ def test_misfits_are_reported_in_the_types_of_the_version(api: Client, version: 
     refused = api.refusal("POST", at(api.slices, version), body)
     what = f'ResourceSlice in version "{version}" cannot be handled as a ResourceSlice'
     assert refused == (400, "BadRequest", f"{what}: {message}")
+
+
+def test_misfits_are_reported_in_the_types_of_the_release(api: Client, release: Release) -> None:
+    member, go = {
+        V1_36: ("nodeAllocatableResourceMappings", "NodeAllocatableResourceMapping"),
+        V1_37: ("nodeAllocatableResources", "NodeAllocatableResource"),
+    }[release]
+    refused = api.refusal("POST", at(api.slices, "v1beta1"), {"spec": {"devices": [{"basic": {member: 1}}]}})
+    where = f"number into Go struct field BasicDevice.spec.devices.basic.{member}"
+    told = f"json: cannot unmarshal {where} of type map[v1.ResourceName]v1beta1.{go}"
+    what = 'ResourceSlice in version "v1beta1" cannot be handled as a ResourceSlice'
+    assert refused == (400, "BadRequest", f"{what}: {told}")
 
 
 def test_unknown_members_are_those_of_the_version(api: Client, mine: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apimachinery import shards
+from apiserver.apimachinery.releases import V1_37, Release
 from tests.e2e.controlplane.plane import until
 from tests.promises.api.client import PARTIAL_LIST, TABLE, Client, Object, claim, names, opened, version
 from tests.promises.api.watching import changes
@@ -76,10 +77,11 @@ def test_a_list_in_protobuf_says_it_too(api: Client, mine: str, objects: list[Ob
     assert b"*%c%b" % (len(selector), selector) in listed.body
 
 
-def test_a_list_of_a_shard_comes_in_chunks(api: Client, mine: str, objects: list[Object]) -> None:
+def test_a_list_of_a_shard_comes_in_chunks(api: Client, mine: str, objects: list[Object], release: Release) -> None:
+    """COUNTS_SHARDS: since 1.37 they do not tell how many objects remain."""
     first = api.get(api.claims(mine), shardSelector=LOWER, limit=1)
     assert names(first) == lower(objects)[:1]
-    assert first["metadata"]["remainingItemCount"] == len(objects) - 1
+    assert first["metadata"].get("remainingItemCount") == (None if release >= V1_37 else len(objects) - 1)
     assert opened(first["metadata"]["continue"])["start"] == f"/{lower(objects)[0]}\0"
     rest = api.get(api.claims(mine), shardSelector=LOWER, continue_=first["metadata"]["continue"])
     assert names(rest) == lower(objects)[1:]

@@ -83,3 +83,10 @@ def test_message_about_a_bad_value_leaves_no_garbage() -> None:
     finally:
         gc.enable()
     assert left < 1000
+
+
+def test_json_that_no_parser_reads_is_shown_as_text_and_cut_if_long() -> None:
+    assert fieldpath.show(fieldpath.shown_json('{"a":1e400}')) == '{"a":1e400}'
+    shown = fieldpath.show(fieldpath.shown_json('{"a":"' + "x" * 100_000 + '"}'))
+    assert len(shown) < 100_000
+    assert shown.endswith("more characters")

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.apimachinery.selectors import Given
 from apiserver.cluster.errors import ClusterError
@@ -63,11 +64,15 @@ async def test_node_is_refused_when_its_slice_cannot_be_looked_up(authorizer: No
     assert store.waited == [10.0]
 
 
-async def test_the_reasons_are_upstreams(authorizer: NodeAuthorizer) -> None:
-    assert await reason(authorizer, subresource="status") == "cannot authorize ResourceSlice subresources"
-    assert await reason(authorizer, name="") == "No Object name found"
+@pytest.mark.parametrize(("release", "named"), [(V1_36, ""), (V1_37, "node: ")], ids=str)
+async def test_the_reasons_are_upstreams(store: Filling, release: Release, named: str) -> None:
+    """They begin with PREFIX."""
+    stores = cast("Any", {f"{GROUP}/resourceslices": store})
+    authorizer = NodeAuthorizer(Everything(), Kinds(RESOURCES, group=GROUP, release=release), stores)
+    assert await reason(authorizer, subresource="status") == f"{named}cannot authorize ResourceSlice subresources"
+    assert await reason(authorizer, name="") == f"{named}No Object name found"
     assert await reason(authorizer, verb="unsafe-delete-ignore-read-errors") == (
-        "only the following verbs are allowed for a ResourceSlice: "
+        f"{named}only the following verbs are allowed for a ResourceSlice: "
         "get, watch, list, create, update, patch, delete, deletecollection"
     )
 
@@ -84,5 +89,5 @@ async def test_every_version_of_a_kind_is_restricted_and_no_other_group(authoriz
 
 @pytest.mark.parametrize("text", ["spec.nodeName", "spec.nodeName=n1\\", f"spec.nodeName=n1,spec.driver={'x' * 5000}"])
 async def test_a_selector_that_cannot_be_read_or_is_long_narrows_nothing(authorizer: NodeAuthorizer, text: str) -> None:
-    narrowed = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+    narrowed = "node: can only list/watch/deletecollection resourceslices with nodeName field selector"
     assert await reason(authorizer, verb="list", name="", selectors=Given("", text)) == narrowed
