@@ -27,6 +27,7 @@ from kubecel.kubernetes import environments
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "versions.md"
+_RELEASES = re.compile(r"\bV1_\d+\b|\bSUPPORTED\b|emulated-version|\brelease\b")
 TESTS = ("tests/promises", "tests/unit", "tests/e2e")
 
 HEAD = """\
@@ -98,10 +99,9 @@ def rendered(tests: dict[pathlib.Path, str]) -> tuple[str, list[Row]]:
 
 
 def _naming(word: str, tests: dict[pathlib.Path, str]) -> Iterator[pathlib.Path]:
-    """Yield the tests that contain a word: those that name a release first."""
+    """Yield the tests that contain a word, and that tell releases apart."""
     pattern = re.compile(rf"\b{re.escape(word)}\b")
-    naming = [path for path, text in tests.items() if pattern.search(text)]
-    yield from sorted(naming, key=lambda path: ("V1_3" not in tests[path], path))
+    yield from sorted(path for path, text in tests.items() if pattern.search(text) and _RELEASES.search(text))
 
 
 def kinds(declared: Sequence[Resource]) -> Iterator[Row]:

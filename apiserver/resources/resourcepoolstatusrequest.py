@@ -18,7 +18,7 @@ from apiserver.apimachinery.releases import V1_36, V1_37, Release, at, since, un
 from apiserver.codecs.objects import canonical
 from apiserver.resources import _features, _v1alpha3
 from apiserver.resources._features import Feature
-from apiserver.resources._rules import _declarative, _formats, _shown
+from apiserver.resources._rules import _declared_formats, _formats, _shown
 from apiserver.resources._v1alpha3 import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -43,7 +43,7 @@ SPEC = Struct(
         Field(
             name="driver",
             number=1,
-            type=String(check=_declarative.long_name_caseless),
+            type=String(check=_declared_formats.long_name_caseless),
             presence=Presence.ALWAYS,
             required=True,
             doc="The driver whose pools the answer has.",
@@ -51,14 +51,14 @@ SPEC = Struct(
         Field(
             name="poolName",
             number=2,
-            type=String(check=_declarative.pool_name),
+            type=String(check=_declared_formats.pool_name),
             presence=Presence.POINTER,
             doc="The one pool that the answer has. Without it, the answer has all pools of the driver.",
         ),
         Field(
             name="limit",
             number=3,
-            type=Integer(bits=32, check=_declarative.between(1, MOST_POOLS)),
+            type=Integer(bits=32, check=_declared_formats.between(1, MOST_POOLS)),
             presence=Presence.POINTER,
             default=LIMIT,
             doc="The most pools that the answer may have, from 1 to 1000.",
@@ -68,7 +68,7 @@ SPEC = Struct(
             Field(
                 name="defaultPartitionTypeAttribute",
                 number=4,
-                type=String(check=_declarative.fully_qualified_name),
+                type=String(check=_declared_formats.fully_qualified_name),
                 presence=Presence.POINTER,
                 doc="The attribute, with its domain, that groups partitions in slices that name none. "
                 "Alpha: needs the feature gate DRAPartitionableDevicesType.",
@@ -100,7 +100,7 @@ PARTITION_TYPE = Struct(
         Field(
             name="total",
             number=2,
-            type=Integer(bits=32, check=_declarative.between(0)),
+            type=Integer(bits=32, check=_declared_formats.between(0)),
             presence=Presence.POINTER,
             required=True,
             doc="How many devices of the type the pool has.",
@@ -108,7 +108,7 @@ PARTITION_TYPE = Struct(
         Field(
             name="allocatable",
             number=3,
-            type=Integer(bits=32, check=_declarative.between(0)),
+            type=Integer(bits=32, check=_declared_formats.between(0)),
             presence=Presence.POINTER,
             required=True,
             doc="How many more devices of the type could be allocated now.",
@@ -149,7 +149,7 @@ SHAREABLE_SUMMARY = Struct(
         Field(
             name="fullyAvailableDevices",
             number=1,
-            type=Integer(bits=32, check=_declarative.between(0)),
+            type=Integer(bits=32, check=_declared_formats.between(0)),
             presence=Presence.POINTER,
             required=True,
             doc="How many shareable devices nobody uses.",
@@ -157,7 +157,7 @@ SHAREABLE_SUMMARY = Struct(
         Field(
             name="partiallyAvailableDevices",
             number=2,
-            type=Integer(bits=32, check=_declarative.between(0)),
+            type=Integer(bits=32, check=_declared_formats.between(0)),
             presence=Presence.POINTER,
             required=True,
             doc="How many shareable devices are used, but have capacity left.",
@@ -182,9 +182,7 @@ def _repeated(
     for i, item in enumerate(value):
         identity = tuple(item.get(key, "") for key in keys)
         if identity in seen:
-            yield fieldpath.duplicate(
-                path.index(i), fieldpath.shown_json(canonical.encode_shown(shape, item).decode())
-            ).at(path)
+            yield fieldpath.duplicate(path.index(i), canonical.shown(shape, item)).at(path)
         seen.add(identity)
 
 
@@ -194,7 +192,7 @@ def _partition_types(value: list[Any], path: Path) -> Iterator[FieldError]:
 
 def _count(name: str, number: int, doc: str, *, least: int = 0) -> Field:
     """Make a member for a number of devices or slices, which is absent for a pool with an error."""
-    type_ = Integer(bits=32, check=_declarative.between(least))
+    type_ = Integer(bits=32, check=_declared_formats.between(least))
     return Field(name=name, number=number, type=type_, presence=Presence.POINTER, doc=doc)
 
 
@@ -207,21 +205,21 @@ POOL = Struct(
         Field(
             name="driver",
             number=1,
-            type=String(check=_declarative.long_name_caseless),
+            type=String(check=_declared_formats.long_name_caseless),
             required=True,
             doc="The driver of the pool.",
         ),
         Field(
             name="poolName",
             number=2,
-            type=String(check=_declarative.pool_name),
+            type=String(check=_declared_formats.pool_name),
             required=True,
             doc="The name of the pool.",
         ),
         Field(
             name="generation",
             number=9,
-            type=Integer(check=_declarative.between(0)),
+            type=Integer(check=_declared_formats.between(0)),
             presence=Presence.ALWAYS,
             required=True,
             doc="The latest generation of the pool in its slices. A pool whose slices of that generation are incomplete has an error.",
@@ -242,7 +240,7 @@ POOL = Struct(
         Field(
             name="nodeName",
             number=3,
-            type=String(check=_declarative.long_name),
+            type=String(check=_declared_formats.long_name),
             presence=Presence.POINTER,
             doc="The node of the pool; absent for a pool of several nodes.",
         ),
@@ -293,7 +291,7 @@ STATUS = Struct(
         Field(
             name="poolCount",
             number=6,
-            type=Integer(bits=32, check=_declarative.between(0)),
+            type=Integer(bits=32, check=_declared_formats.between(0)),
             presence=Presence.POINTER,
             required=True,
             doc="How many pools the request selects. It exceeds the number of `pools` if the limit cut them off.",

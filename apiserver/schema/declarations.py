@@ -20,7 +20,6 @@ class Member:
     * `unique` reports repeated elements, by the list's identity. Elements then correspond to stored ones by it.
     * `keys` check the keys of a map, `checks` the value, `items` the elements of a list.
     * `alone`: no rule of the kind itself refuses the same values, so these tags decide whether an object is valid.
-    * `beta` errors replace those of the kind's own rules with the same reason and path.
     """
 
     required: bool = False
@@ -32,18 +31,15 @@ class Member:
     checks: Sequence[Check] = ()
     items: Sequence[Check] = ()
     alone: bool = False
-    beta: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """The tags of a struct. Exactly one member of `union` has to be set. Each first member of `dependent` needs the second one."""
+    """The tags of a struct. Exactly one member of `union` has to be set."""
 
     members: Mapping[str, Member] = field(default_factory=dict)
     union: Sequence[str] = ()
-    dependent: Sequence[tuple[str, str]] = ()
     alone: bool = False
-    beta: bool = True
 
 
 def _same(path: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import MOST_COUNTED, ROOT, FieldError, FieldErrors, Path
@@ -22,13 +22,6 @@ from apiserver.schema.declarations import Declarations, Member, Tags
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Field, ListOf, MapOf, String, Struct, Type
 from apiserver.validation import verdict
-
-
-class Declared(NamedTuple):
-    """An error, and whether it replaces errors of the kind's own checks (upstream: a beta tag)."""
-
-    error: FieldError
-    replaces: bool
 
 
 def satisfied(resource: Resource, new: Object, old: Object | None) -> bool:
@@ -49,10 +42,10 @@ def combined(resource: Resource, found: FieldErrors, new: Object, old: Object | 
     stored = None if old is None else _in_version(resource, old)
     declared = list(itertools.islice(reader(_in_version(resource, new), stored, ROOT), MOST_COUNTED))
     path = declarations.normalized
-    replaced = {(error.reason, path(error.field)) for error, replaces in declared if replaces}
+    replaced = {(error.reason, path(error.field)) for error in declared}
     result = FieldErrors(error for error in found if (error.reason, path(error.field)) not in replaced)
     result.more += found.more
-    result += (error for error, _ in declared)
+    result += declared
     return result
 
 
@@ -61,7 +54,7 @@ def _in_version(resource: Resource, obj: Object) -> Object:
 
 
 _Mode = Literal["all", "alone"]
-_Reader = Callable[[Any, Any, Path], Iterator[Declared]]
+_Reader = Callable[[Any, Any, Path], Iterator[FieldError]]
 """Yields the errors of one value, which is not None. `old` is the stored value that corresponds to it, or None."""
 
 
@@ -81,7 +74,7 @@ def _map_reader(type_: MapOf, declarations: Declarations, mode: _Mode) -> _Reade
         return None
     same = canonical.equality(type_.value)
 
-    def read(value: Object, old: Any, path: Path) -> Iterator[Declared]:
+    def read(value: Object, old: Any, path: Path) -> Iterator[FieldError]:
         for key, x in value.items():
             former = (old or {}).get(key)
             if former is None or not same(x, former):
@@ -94,12 +87,11 @@ def _struct_reader(struct: Struct, declarations: Declarations, mode: _Mode) -> _
     tags = declarations.types.get(struct.name, Tags())
     steps = [step for field in struct.fields if (step := _step(field, tags, declarations, mode)) is not None]
     own = tags if mode == "all" or tags.alone else Tags()
-    if not steps and not own.union and not own.dependent:
+    if not steps and not own.union:
         return None
 
-    def read(value: Object, old: Any, path: Path) -> Iterator[Declared]:
+    def read(value: Object, old: Any, path: Path) -> Iterator[FieldError]:
         yield from _union(own, value, old, path)
-        yield from _dependent(own, value, old, path)
         for step in steps:
             yield from step(value, old, path)
 
@@ -115,7 +107,7 @@ def _members_set(names: Sequence[str], value: Object | None) -> list[str]:
     return [name for name in names if _is_set((value or {}).get(name))]
 
 
-def _union(tags: Tags, value: Object, old: Object | None, path: Path) -> Iterator[Declared]:
+def _union(tags: Tags, value: Object, old: Object | None, path: Path) -> Iterator[FieldError]:
     if not tags.union:
         return
     given = _members_set(tags.union, value)
@@ -123,17 +115,7 @@ def _union(tags: Tags, value: Object, old: Object | None, path: Path) -> Iterato
         return
     names = ", ".join(f"`{name}`" for name in tags.union)
     shown, text = (f"{{{', '.join(given)}}}", "must specify exactly one of") if given else ("", "must specify one of")
-    yield Declared(fieldpath.invalid(path, shown, f"{text}: {names}"), tags.beta)
-
-
-def _dependent(tags: Tags, value: Object, old: Object | None, path: Path) -> Iterator[Declared]:
-    for trigger, dependent in tags.dependent:
-        pair = (trigger, dependent)
-        if old is not None and _members_set(pair, value) == _members_set(pair, old):
-            continue
-        if _members_set(pair, value) == [trigger]:
-            text = f"must be set when {trigger} is set"
-            yield Declared(fieldpath.required(path.child(dependent), text), tags.beta)
+    yield fieldpath.invalid(path, shown, f"{text}: {names}")
 
 
 def _step(field: Field, tags: Tags, declarations: Declarations, mode: _Mode) -> _Reader | None:
@@ -158,7 +140,7 @@ def _inner(type_: Type, member: Member, declarations: Declarations, mode: _Mode)
     identity = _identity(type_) if member.unique else None
     same = canonical.equality(type_.item)
 
-    def read(value: Sequence[Any], old: Any, path: Path) -> Iterator[Declared]:
+    def read(value: Sequence[Any], old: Any, path: Path) -> Iterator[FieldError]:
         known = {} if identity is None else {identity(x): x for x in reversed(old or ())}
         for i, x in enumerate(value):
             former = known.get(identity(x)) if identity is not None else None
@@ -172,9 +154,9 @@ def _item_reader(inner: _Reader | None, member: Member) -> _Reader | None:
     if not member.items:
         return inner
 
-    def read(value: Any, old: Any, path: Path) -> Iterator[Declared]:
+    def read(value: Any, old: Any, path: Path) -> Iterator[FieldError]:
         for check in member.items:
-            yield from (Declared(error, member.beta) for error in check(value, path))
+            yield from check(value, path)
 
     return read
 
@@ -192,7 +174,7 @@ class _MemberReader:
         self._repeats = repeats
         self._by_value = isinstance(field.type, Struct) and not types.is_pointer(field)
 
-    def read(self, parent: Object, old_parent: Object | None, path: Path) -> Iterator[Declared]:
+    def read(self, parent: Object, old_parent: Object | None, path: Path) -> Iterator[FieldError]:
         name, member = self._field.name, self._member
         value, old = parent.get(name), None if old_parent is None else old_parent.get(name)
         if self._by_value:
@@ -205,37 +187,32 @@ class _MemberReader:
             and member.update
             and (not member.once_set or (value is not None and old is not None))
         ):
-            yield Declared(fieldpath.invalid(at, None, member.update), member.beta)
+            yield fieldpath.invalid(at, None, member.update)
             return
         if value is None or not (value or self._by_value or types.is_pointer(self._field)):
             if member.required:
-                yield Declared(fieldpath.required(at), member.beta)
+                yield fieldpath.required(at)
             return
         kind = self._field.type
         if member.limited and isinstance(kind, ListOf) and len(value) > kind.max_items:
-            yield Declared(fieldpath.too_many(at, len(value), kind.max_items), member.beta)
+            yield fieldpath.too_many(at, len(value), kind.max_items)
             return
         if member.limited and isinstance(kind, String) and verdict.too_long(value, kind.max_bytes):
-            yield Declared(fieldpath.too_long(at, kind.max_bytes), member.beta)
+            yield fieldpath.too_long(at, kind.max_bytes)
         if self._repeats and isinstance(kind, ListOf):
             yield from self._repeated(kind, value, at)
         for key in value if member.keys else ():
             for check in member.keys:
-                yield from (Declared(error, member.beta) for error in check(key, at))
+                yield from check(key, at)
         for check in member.checks:
-            yield from (Declared(error, member.beta) for error in check(value, at))
+            yield from check(value, at)
         if self._inner is not None:
             yield from self._inner(value, old, at)
 
-    def _repeated(self, kind: ListOf, value: Sequence[Any], path: Path) -> Iterator[Declared]:
+    def _repeated(self, kind: ListOf, value: Sequence[Any], path: Path) -> Iterator[FieldError]:
         identity, seen = _identity(kind), set()
         for i, x in enumerate(value):
             if (found := identity(x)) in seen:
-                shown = _shown(kind.item, x) if isinstance(kind.item, Struct) else x
-                yield Declared(fieldpath.duplicate(path.index(i), shown), self._member.beta)
+                shown = canonical.shown(kind.item, x) if isinstance(kind.item, Struct) else x
+                yield fieldpath.duplicate(path.index(i), shown)
             seen.add(found)
-
-
-def _shown(shape: Struct, value: dict[str, Any]) -> fieldpath.Shown:
-    """Return a struct as messages print it. Raw JSON may hold numbers and text that no parser here takes."""
-    return fieldpath.shown_json(canonical.encode_shown(shape, value).decode())

@@ -64,12 +64,12 @@ def test_a_difference_without_a_test_is_named(versions: ModuleType) -> None:
     assert {row.word for row in untested} >= {"PATCH_LEVEL", "AllowUnsafeMalformedObjectDeletion"}
 
 
-def test_a_test_that_contains_the_name_as_a_word_is_the_test_of_a_difference(versions: ModuleType) -> None:
-    text, untested = versions.rendered(
-        {pathlib.Path("a/test_a.py"): "PATCH_LEVELS", pathlib.Path("a/test_b.py"): "PATCH_LEVEL"}
-    )
+def test_a_test_of_a_difference_names_it_as_a_word_and_tells_releases_apart(versions: ModuleType) -> None:
+    texts = {"a": "PATCH_LEVELS V1_36", "b": "PATCH_LEVEL", "c": "PATCH_LEVEL V1_36"}
+    page, untested = versions.rendered({pathlib.Path(f"t/test_{name}.py"): text for name, text in texts.items()})
     assert "PATCH_LEVEL" not in {row.word for row in untested}
-    assert "`a/test_b.py`" in text
+    assert "`t/test_c.py`" in page
+    assert "`t/test_b.py`" not in page
 
 
 def test_the_page_is_what_the_declarations_say(versions: ModuleType) -> None:

@@ -22,6 +22,8 @@ from typing import Any
 
 import msgspec
 
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import Shown
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import times, typed
 from apiserver.schema import types
@@ -60,6 +62,11 @@ def encode_served(shape: Struct, obj: Object) -> bytes:
 def encode_shown(shape: Struct, obj: Object) -> bytes:
     """Return the first line alone: the JSON that clients get, in which raw JSON is compact. `obj` is not changed."""
     return _encoder(shape)(obj).partition(b"\n")[0]
+
+
+def shown(shape: Struct, obj: Object) -> Shown:
+    """Return the same as errors print it. Raw JSON may hold numbers and text that no parser here takes."""
+    return fieldpath.shown_json(encode_shown(shape, obj).decode())
 
 
 def encode_value(value: Any) -> bytes:
