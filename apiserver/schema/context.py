@@ -23,6 +23,10 @@ class Compiler(Protocol):
         """Return whether checking all of them is quick enough for the event loop."""
 
 
+def _unsaid(text: str) -> None:
+    return None
+
+
 def _unknown() -> None:
     return None
 
@@ -40,7 +44,8 @@ class Context(NamedTuple):
     `old_obeys`: the stored object satisfies everything that its shape declares, so only changes need checks.
 
     `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps. It raises to end them when nobody
-    waits for their result.
+    waits for their result. A check that finds something which is no error tells it to `warn`, once or more often: the answer has each text
+    once.
     """
 
     gates: Gates = Gates()
@@ -51,6 +56,7 @@ class Context(NamedTuple):
     cel: Compiler | None = None
     checkpoint: Callable[[], None] = _go_on
     old_obeys: bool = False
+    warn: Callable[[str], None] = _unsaid
 
     def enabled(self, gate: Gate) -> bool:
         """Return whether the feature is on."""

@@ -11,8 +11,10 @@ from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.schema.context import Context
 from apiserver.schema.declarations import Declarations
 from apiserver.schema.featuregate import Gate, Gates
+from apiserver.schema.structural import Structural
 from apiserver.schema.types import Struct
 from kubetext.quantity import Quantity
+from structuredmerge.types import Type as MergeType
 
 Object = dict[str, Any]
 """A decoded API object. Handlers own the object they were given. A stored object is never changed in place."""
@@ -209,6 +211,36 @@ class Conversion:
     from_storage: Callable[[Object], Object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Custom:
+    """What makes a version of a kind a custom resource: a structural schema describes its objects, besides metadata.
+
+    The functions work on decoded objects, and change their argument.
+
+    * `prune(obj, unknown)` drops the members that the schema does not know, and appends their paths to `unknown`, if it is a list.
+    * `fill(obj)` drops nulls that are not allowed, and fills in defaults.
+    * `coerce(obj)` makes the metadata of embedded resources regular, and returns the first error, "" without one.
+    * `merge_type()` returns the type for structured merge.
+    * `scale` is the scale subresource, if there is one.
+    """
+
+    schema: Structural
+    prune: Callable[[Object, list[str] | None], None]
+    fill: Callable[[Object], None]
+    coerce: Callable[[Object], str]
+    merge_type: Callable[[], MergeType]
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The scale subresource: ways to the members that it shows, from the root of the object. `selector` is empty without one."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """A further version of a kind, besides the one in which it is declared and stored.
@@ -264,6 +296,7 @@ class Resource:
     * `ending` changes an object whose deletion begins.
     * `returns_deleted`: the answer to a DELETE that removes the object is the object; otherwise it is a Status.
     * `needs_version`: an update must name the resourceVersion.
+    * `custom`: a definition describes the kind; None for kinds that declare a shape. The shape of all custom resources is the same.
     """
 
     kind: str
@@ -305,6 +338,7 @@ class Resource:
     home: str | None = ""
     stored_as: Resource | None = None
     conversion: Conversion | None = None
+    custom: Custom | None = None
 
     @property
     def stored(self) -> Resource:

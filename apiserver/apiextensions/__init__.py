@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: read, judged, and made into kinds."""
