@@ -9,7 +9,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/{structural,c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -50,7 +50,7 @@ class Structural:
     source: Source
     type: str = ""
     nullable: bool = False
-    properties: Mapping[str, Structural] = MappingProxyType({})
+    properties: Mapping[str, Structural] = field(default_factory=dict)
     additional: Structural | None = None
     any_additional: bool = False
     items: Structural | None = None
