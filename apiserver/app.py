@@ -272,7 +272,8 @@ def _prepare(served: Kinds) -> None:
     for kind in served.known:
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)
-        messages.prepare(kind.shape)
+        if kind.custom is None:
+            messages.prepare(kind.shape)
 
 
 def adopters(served: Kinds, serving: Serving, *, alone: bool = False) -> dict[str, adopted.Adopt]:

@@ -190,6 +190,16 @@ def method_not_allowed() -> StatusError:
     )
 
 
+def method_not_supported(resource: GroupResource, verb: str) -> StatusError:
+    """Return the 405 of a custom resource or a subresource of it. `verb` is that of the API, "" for methods without one."""
+    return StatusError(
+        405,
+        "MethodNotAllowed",
+        f"{verb} is not supported on resources of kind {go_quote(str(resource))}",
+        details=_details("", resource.group, resource.resource),
+    )
+
+
 def already_exists(resource: GroupResource, name: str, *, being_deleted: bool = False) -> StatusError:
     prefix = "object is being deleted: " if being_deleted else ""
     return StatusError(

@@ -111,7 +111,7 @@ class FieldManagers:
     def _tracked(self, new: Object, live: Object | None, managed: Managed, writer: Writer) -> Managed:
         """Return the managers after the writer has replaced `live` by `new`."""
         resource = writer.resource
-        if resource.conversion is not None:
+        if resource.hub is not resource:
             new = conversion.served(resource, conversion.copied(new))
             live = live and typedform.written(resource, conversion.served(resource, conversion.copied(live)))
         before, after = typedform.both(resource.shape, live, new)
@@ -177,9 +177,7 @@ class FieldManagers:
         resource, type_ = writer.resource, typedefs.type_of(writer.resource)
         before = typedform.zero(resource)
         if "metadata" in live:
-            before = (
-                typedform.of_stored(resource, live) if resource.conversion is None else typedform.form(resource, live)
-            )
+            before = typedform.of_stored(resource, live) if resource.hub is resource else typedform.form(resource, live)
             if not managed.managers:
                 untracked = writer._replace(manager=BEFORE_FIRST_APPLY)
                 managed = self._replaced(typedform.zero(resource), before, managed, untracked)

@@ -27,6 +27,8 @@ from structuredmerge.types import DEDUCED, UNSET, UNTYPED_ATOMIC, List, Map, Mem
 
 def type_of(resource: Resource) -> Type:
     """Return the type of a kind's objects in one of its versions, with kind and apiVersion."""
+    if resource.custom is not None:
+        return resource.custom.merge_type(_type(shapes.OBJECT_META))
     return _object_type(resource.shape)
 
 

@@ -184,7 +184,13 @@ def _struct_pairing(struct: Struct) -> _Pairing:
         read: Object = {}
         kept = 0
         for name, x in new.items():
-            if x is None or name not in table:
+            if name not in table:
+                if struct.open:
+                    same = name in before and values.equal(before[name], x)
+                    made[name] = before[name] if same else x
+                    kept += same
+                continue
+            if x is None:
                 continue
             pairing, omit_empty = table[name]
             former = before.get(name)

@@ -46,10 +46,10 @@ class Versions:
         assert target is not None, "nobody asks for a version that is not served"
         if source is target:
             return value
+        if target.custom is not None:
+            return _renamed(value, target)
         found = typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
-        if wrong := validation.validate(found, typedefs.type_of(target)):
-            raise VersionError(validation.joined(sorted(wrong, key=_member)))
-        return found
+        return _valid(found, target)
 
     def ignored(self, version: str) -> Set:
         """Return the members that the endpoint restores: nobody changes or owns them through it."""
@@ -68,6 +68,17 @@ class Versions:
         return found
 
 
+def _valid(value: Any, resource: Resource) -> Any:
+    if wrong := validation.validate(value, typedefs.type_of(resource)):
+        raise VersionError(validation.joined(sorted(wrong, key=_member)))
+    return value
+
+
+def _renamed(value: Any, target: Resource) -> Any:
+    """Return a custom resource in another version. Without a webhook all versions look the same."""
+    return _valid({**value, "apiVersion": target.api_version}, target)
+
+
 def decoded(resource: Resource, value: Any) -> Object:
     """Return the object of a merged value. Raises VersionError."""
     try:
@@ -80,6 +91,8 @@ def decoded(resource: Resource, value: Any) -> Object:
 def reset_fields(resource: Resource, subresource: str) -> Set:
     """Return the members that an endpoint does not write: for the main one, those that subresources own; for a subresource, those that it
     does not own."""
+    if resource.custom is not None and subresource == "status":
+        return sets.of(((paths.field("metadata"),), (paths.field("spec"),)))
     owned = {name for sub in resource.subresources for name in sub.owns}
     if resource.has_status:
         owned.add("status")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 from aiohttp import HttpVersion11, web
 
@@ -299,6 +299,11 @@ class Endpoint:
     subresource: Subresource | None = None
     nameless: bool = False
 
+    @property
+    def routed(self) -> bool:
+        """Whether upstream's router knows the path. Custom resources come and go, so a handler of their own finds them."""
+        return self.resource.custom is None
+
 
 PLAIN = frozenset({"", "*/*", "application/json"})
 """Accept headers of nearly all clients; every endpoint produces JSON."""
@@ -314,14 +319,19 @@ class Router:
         self._found: Notes[Endpoint] = Notes()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
-        """Return the endpoint; None for a path outside the served groups. Raises upstream's errors in its order: 404, 405, 415 (PATCH),
-        406.
+        """Return the endpoint; None for a path outside the served groups, or of no custom resource. Raises upstream's errors in its order:
+        404, 405, 415 (PATCH), 406.
         """
         endpoint = self._found.get(info)
         if endpoint is None:
+            if info.group in self._kinds.custom_groups:
+                custom = find_custom(info, self._kinds)
+                return None if custom is None else self._found.keep(info, custom)
             if not claimed(info.path, self._kinds.groups):
                 return None
             endpoint = self._found.keep(info, find(info, self._kinds))
+        if not endpoint.routed:
+            return endpoint
         if endpoint.action == "patch":
             media_type(content_type, self._patches)
         if accept not in PLAIN:
@@ -356,6 +366,29 @@ def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
         raise errors.no_such_path()  # the path reaches something else than what was authorized
     subresource = resource.subresource(info.subresource) if info.subresource else None
     return Endpoint(resource, action, subresource, nameless)
+
+
+def find_custom(info: RequestInfo, kinds: Kinds) -> Endpoint | None:
+    """Return the endpoint of a custom resource; None for a path that belongs to none. Raises 404 and 405.
+
+    Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` ServeHTTP.
+    """
+    resource = kinds.at(info.group, info.version, info.resource)
+    if resource is None or bool(info.namespace) > resource.namespaced:
+        return None
+    if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+        return None
+    named = resource.group_resource
+    if not info.subresource:
+        if info.verb not in resource.verbs:
+            raise errors.method_not_supported(named, info.verb)
+        return Endpoint(resource, cast(Action, info.verb))
+    subresource = resource.subresource(info.subresource)
+    if subresource is None:
+        raise errors.not_found(named, info.name)
+    if info.verb not in subresource.verbs:
+        raise errors.method_not_supported(named, info.verb)
+    return Endpoint(resource, cast(Action, info.verb), subresource)
 
 
 def _has(resource: Resource, info: RequestInfo, action: Action) -> bool:

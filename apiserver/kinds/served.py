@@ -43,21 +43,28 @@ class Kinds:
         group: str = "",
         runtime_config: enablement.Asked = _NOTHING_ASKED,
         builtin: Iterable[Resource] = (),
+        custom: Iterable[Resource] = (),
         release: Release = NEWEST,
     ) -> None:
         """Set the kinds as they are in a release of Kubernetes. `group` is the group of kinds that name none. `builtin` are kinds of
-        Kubernetes' own groups, always served; there an empty group is the core group. Raises InvalidKinds for two kinds of one group that
-        share a name."""
+        Kubernetes' own groups, always served; there an empty group is the core group. `custom` are all versions of custom resources, as
+        they are in this release. Raises InvalidKinds for two kinds of one group that share a name."""
         self.release = release
         declared, always = at(release, tuple(declared)), at(release, tuple(builtin))
+        defined = tuple(custom)
         stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
-        if errors := list(_clashes(stored)):
+        if errors := list(_clashes([*stored, *(kind for kind in defined if kind.stored is kind)])):
             raise InvalidKinds(errors)
         known = [resource for kind in stored for resource in _versions(kind)]
+        stored += (kind for kind in defined if kind.stored is kind)
+        known += defined
         known.sort(key=lambda r: (r.group, rank(r.version), r.plural))
-        self.configurable: Sequence[Resource] = tuple(r for r in known if not any(r.stored is kind for kind in always))
+        self.configurable: Sequence[Resource] = tuple(
+            r for r in known if r.custom is None and not any(r.stored is kind for kind in always)
+        )
         """The resources that `runtime_config` may name."""
         off = {id(r) for r in self.configurable if not enablement.enabled(runtime_config, r)}
+        off |= {id(r) for r in defined if r.custom is not None and not r.custom.served}
         served = [resource for resource in known if id(resource) not in off]
         self.known: Sequence[Resource] = tuple(known)
         self.stored: Sequence[Resource] = tuple(
@@ -67,6 +74,8 @@ class Kinds:
         self._served = tuple(served)
         self._by_path = {(r.group, r.version, r.plural): r for r in served}
         self._by_kind = {(r.group, r.version, r.kind): r for r in known}
+        self.custom_groups = frozenset(r.group for r in served if r.custom is not None)
+        """The groups that have custom resources. They have no other kinds."""
         self.groups: Mapping[str, Mapping[str, Sequence[Resource]]] = MappingProxyType(_grouped(served))
         """Group name → version, the preferred one first → its resources by name."""
 

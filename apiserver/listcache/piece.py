@@ -170,17 +170,30 @@ class ChunkPiece(Piece):
 
 
 class StoredPiece(ChunkPiece):
-    """A chunk whose elements are the stored bytes. Only the compressed encoding is cached."""
+    """A chunk whose elements are the stored bytes. Only the compressed encoding is cached. `head` as in `together`."""
 
-    __slots__ = ()
+    __slots__ = ("_head",)
+
+    def __init__(self, form: Form, chunk: Chunk, *, head: bytes = b"") -> None:
+        super().__init__(form, chunk)
+        self._head = head
 
     def text(self) -> bytes:
-        return b",".join([entry.body for entry in self._chunk.entries])
+        return together([entry.body for entry in self._chunk.entries], self._head)
 
     def texts(self) -> Sequence[bytes]:
-        """Copy nothing, for slow clients."""
+        """Copy nothing, for slow clients, unless there is a head."""
+        if self._head:
+            return (self.text(),)
         between = [part for entry in self._chunk.entries for part in (entry.body, b",")]
         return between[:-1]
+
+
+def together(bodies: Sequence[bytes], head: bytes) -> bytes:
+    """Join the elements of a list. `head` replaces the opening brace of each, unless it is empty."""
+    if not head or not bodies:
+        return b",".join(bodies)
+    return b"%b%b" % (head, (b"," + head).join([body[1:] for body in bodies]))
 
 
 class EncodedPiece(ChunkPiece):

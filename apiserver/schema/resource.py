@@ -220,16 +220,20 @@ class Custom:
     * `prune(obj, unknown)` drops the members that the schema does not know, and appends their paths to `unknown`, if it is a list.
     * `fill(obj)` drops nulls that are not allowed, and fills in defaults.
     * `coerce(obj)` makes the metadata of embedded resources regular, and returns the first error, "" without one.
-    * `merge_type()` returns the type for structured merge.
+    * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
+    * `list_kind` is the kind of lists.
     * `scale` is the scale subresource, if there is one.
+    * `served`: the version has endpoints.
     """
 
     schema: Structural
+    list_kind: str
     prune: Callable[[Object, list[str] | None], None]
     fill: Callable[[Object], None]
     coerce: Callable[[Object], str]
-    merge_type: Callable[[], MergeType]
+    merge_type: Callable[[MergeType], MergeType]
     scale: Scale | None = None
+    served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,13 +350,19 @@ class Resource:
         return self if self.stored_as is None else self.stored_as
 
     @property
+    def hub(self) -> Resource:
+        """The version in which writes are judged: the stored one. Each version of a custom resource has rules of its own, so there it is
+        that of the request."""
+        return self.stored if self.custom is None else self
+
+    @property
     def storage_name(self) -> str:
         """The store's name of the kind: `<group>/<plural>`."""
         return f"{self.group}/{self.plural}"
 
     @property
     def list_kind(self) -> str:
-        return f"{self.kind}List"
+        return f"{self.kind}List" if self.custom is None else self.custom.list_kind
 
     @property
     def api_version(self) -> str:

@@ -211,6 +211,15 @@ OBJECT_META = Struct(
     ],
 )
 
+CUSTOM = Struct(
+    name="Unstructured",
+    go="unstructured",
+    doc="An object of a custom resource: metadata, and what its definition describes.",
+    fields=[Field(name="metadata", number=1, type=OBJECT_META, doc="Standard metadata.")],
+    open=True,
+)
+"""The shape of every custom resource. Definitions come and go at run time, so what is derived from shapes must not grow with them."""
+
 SHARD_INFO = Struct(
     name="ShardInfo",
     model=META,

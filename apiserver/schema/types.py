@@ -8,6 +8,8 @@ Lengths are bytes of UTF-8, as upstream counts them.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -200,6 +202,8 @@ class Struct:
     refused changes of all members below. Objects begin with ACCESS, metadata and UPDATE unless they declare otherwise.
 
     `alternatives` are members of which at most one may be given. If several are, their contents are not checked.
+
+    `open`: the struct keeps further members, any JSON. They are written behind the declared ones, sorted at every level as Go writes maps.
     """
 
     name: str
@@ -212,6 +216,7 @@ class Struct:
     rule: Rule | None = None
     judged: Sequence[str] = ()
     alternatives: Sequence[str] = ()
+    open: bool = False
 
 
 Type = String | Integer | Boolean | Quantity | Time | RawJSON | ListOf | MapOf | Struct
@@ -240,6 +245,12 @@ def structs(type_: Type) -> Iterator[Struct]:
                 seen.add(struct)
                 left += [field.type for field in struct.fields]
                 yield struct
+
+
+@functools.cache
+def closed(struct: Struct) -> Struct:
+    """Return an open struct without its further members."""
+    return dataclasses.replace(struct, open=False)
 
 
 def is_pointer(field: Field) -> bool:

@@ -96,5 +96,5 @@ class Step:
     def _shown(self, obj: Object | None) -> Object | None:
         if obj is None:
             return None
-        resource = self._call.resource.stored
+        resource = self._call.resource.hub
         return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}

@@ -185,7 +185,7 @@ async def _attempt(
         )
         await step.delete()
     admitted()
-    if live.readable and (finalizers or call.resource.stored.lingers(old)):
+    if live.readable and (finalizers or call.resource.hub.lingers(old)):
         return await _mark(services, call, wanted, live, old=old, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])
     return await call.store.commit(write, dry_run=wanted.dry_run), True
@@ -231,7 +231,7 @@ async def _mark(
     if not finalizers:
         del metadata["finalizers"]
     new = {**old, "metadata": metadata}
-    call.resource.stored.ending(new)
+    call.resource.hub.ending(new)
     now = meta.rfc3339(services.now())
     if metadata.get("deletionTimestamp", "") == "":
         if metadata.get("generation", 0) > 0:
@@ -239,7 +239,7 @@ async def _mark(
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = await lifecycle.encoded(call.resource.stored, new, size=live.size)
+    value = await lifecycle.encoded(call.resource.hub, new, size=live.size)
     if splice(value, live.revision) == live.value:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

@@ -17,7 +17,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
 from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
-from apiserver.codecs.objects import canonical
+from apiserver.codecs.objects import canonical, conversion
 from apiserver.runtime import workers
 from apiserver.runtime.offload import CHANGE, CHECK_UPDATE, run_sized
 from apiserver.schema.context import Context
@@ -123,7 +123,10 @@ def member(resource: Resource, name: str) -> Struct | None:
 
 
 def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
-    """Return whether spec differs in meaning. The spelling of quantities does not count, nor does empty against absent."""
+    """Return whether spec differs in meaning. The spelling of quantities does not count, nor does empty against absent. In a custom
+    resource everything besides metadata counts."""
+    if resource.custom is not None:
+        return not canonical.same(resource.shape, {**new, "metadata": {}}, {**old, "metadata": {}})
     shape = member(resource, "spec")
     return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
 
@@ -153,7 +156,7 @@ async def check(
 
     Raises 422. Warnings of the kind go into the answer.
     """
-    resource, labels = call.resource.stored, NamespaceLabels(services, call.info.namespace)
+    resource, labels = call.resource.hub, NamespaceLabels(services, call.info.namespace)
     context = Context(
         gates=services.gates,
         user=call.user,
@@ -163,6 +166,7 @@ async def check(
         cel=services.cel,
         checkpoint=workers.checkpoint,
         old_obeys=judged,
+        warn=call.exchange.warnings.add,
     )
     if size <= CHECK_UPDATE.limit:
         size = estimated(new)
@@ -198,7 +202,7 @@ async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
     if meta.text_bytes(obj["metadata"]) > limit:
         return True
     bare = {**obj, "metadata": {name: x for name, x in obj["metadata"].items() if name != "managedFields"}}
-    return len(await encoded(call.resource.stored, bare, size=size)) > limit
+    return len(await encoded(call.resource.hub, bare, size=size)) > limit
 
 
 async def to_store(call: Call, obj: Object, *, size: int) -> bytes:
@@ -206,12 +210,16 @@ async def to_store(call: Call, obj: Object, *, size: int) -> bytes:
     least, limit = meta.text_bytes(obj["metadata"]) if size > CHANGE.limit else 0, call.store.object_limit
     if least > limit:
         raise TooBig(f"{least} bytes or more are more than {limit}")
-    return await encoded(call.resource.stored, obj, size=size)
+    return await encoded(call.resource.hub, obj, size=size)
 
 
 def encoded(resource: Resource, obj: Object, *, size: int) -> Awaitable[bytes]:
-    """Encode the object as it is stored."""
-    return run_sized(CHANGE, size, canonical.encode, resource.shape, obj)
+    """Encode the object as it is stored. `resource` is the version in which it was judged."""
+    return run_sized(CHANGE, size, _encoded, resource, obj)
+
+
+def _encoded(resource: Resource, obj: Object) -> bytes:
+    return canonical.encode(resource.stored.shape, conversion.stored_of_hub(resource, obj))
 
 
 def estimated(new: Object) -> int:

@@ -85,7 +85,7 @@ def server_side_apply(managers: FieldManagers, release: Release) -> PatchType:
 async def patch(services: Services, call: Call) -> Any:
     """Replace the stored object by the result of the patch. An absent object is created, or is a 404 before the patch is applied."""
     exchange = call.exchange
-    kind = services.patch_types[patches.media_type(exchange.content_type, services.patch_types)]
+    kind = _type(services, call)
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
@@ -104,6 +104,14 @@ async def patch(services: Services, call: Call) -> Any:
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.value, code=201 if outcome.created else 200)
+
+
+def _type(services: Services, call: Call) -> PatchType:
+    """Return the type of the patch. Custom resources have no strategic merge patch. Raises 415."""
+    stated, known = call.exchange.content_type, services.patch_types
+    if call.resource.custom is None:
+        return known[patches.media_type(stated, known)]
+    return known[patches.media_type_of_custom(stated, [media for media in known if media != STRATEGIC.media])]
 
 
 async def _check(kind: PatchType, raw: bytes) -> None:
@@ -133,7 +141,7 @@ def _change(
         )
         new = patched(kind, raw, live, writer=writer, terms=terms)
         if len(raw) > offload.DENSE_PATCH.limit:
-            _check_memory(resource.stored, new)
+            _check_memory(resource.hub, new)
         if live is None:
             _check_no_uid(call, new)
         lifecycle.set_namespace(call, new)
@@ -160,11 +168,12 @@ def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, 
     small. It is not tried with a patch larger than the object: if the patch is refused, all of the work runs once more.
     """
     resource = terms.resource
-    shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
+    shown = conversion.from_hub(resource, rendering.decoded(resource, live)) if live is not None else {}
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
     sent = kind.read(raw, terms.validation)
     # Another version's members, and members with a spelling of their own, would not come back unchanged.
-    whole = live is None or len(raw) > live.size or live.verbatim or resource.conversion
+    # So would not members of custom resources, which are pruned.
+    whole = live is None or len(raw) > live.size or live.verbatim or resource.conversion or resource.custom
     touched = None if whole else kind.touches(sent.value)
     if touched is not None and touched.isdisjoint(MEMBERS):
         part = {name: x for name, x in document.items() if name in touched or name in MEMBERS}

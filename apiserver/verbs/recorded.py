@@ -45,7 +45,7 @@ async def sent(call: Call, obj: Object, *, size: int) -> None:
 
 def _text(resource: Resource, obj: Object) -> bytes:
     head = as_json.dumps({"kind": resource.kind, "apiVersion": resource.api_version})
-    shown = obj if resource.conversion is None else conversion.served(resource, conversion.copied(obj))
+    shown = obj if resource.hub is resource else conversion.from_hub(resource, conversion.copied(obj))
     return head[:-1] + b"," + canonical.encode_shown(resource.shape, shown)[1:]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
-from apiserver.codecs.objects import canonical
+from apiserver.codecs.objects import canonical, conversion
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.piece import Piece, Pieces, Step
 from apiserver.runtime.offload import READ_STORED, RECORD, run_sized
@@ -112,10 +112,14 @@ class Answer(NamedTuple):
 
 
 def negotiate(services: Services, call: Call) -> Answer:
-    """Return the form that the client will get. Raises 406. A status endpoint has no Table form."""
-    exchange, tables = call.exchange, not call.info.subresource
-    found = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, tables=tables)
-    return Answer(services, call, found)
+    """Return the form that the client will get. Raises 406. A status endpoint has no Table form, except that of custom resources."""
+    return Answer(services, call, negotiated(call))
+
+
+def negotiated(call: Call) -> Representation:
+    """Return the same form alone."""
+    exchange, tables, messages = call.exchange, not call.info.subresource, call.resource.custom is None
+    return negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, tables=tables, messages=messages)
 
 
 def form_of(services: Services, call: Call, representation: Representation) -> Form:
@@ -151,12 +155,12 @@ async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]
 
 
 def decoded(resource: Resource, entry: Entry) -> Object:
-    """Return the stored object with its resourceVersion. `resource` is the kind in any version. The caller owns the result. Raises
-    Corrupt."""
+    """Return the stored object with its resourceVersion, in the version in which writes are judged. `resource` is the kind in any version.
+    The caller owns the result. Raises Corrupt."""
     if not entry.readable:
         raise Corrupt(entry.key)
     try:
-        return canonical.decode(resource.stored.shape, entry.value)
+        return conversion.hub_of_stored(resource, canonical.decode(resource.stored.shape, entry.value))
     except ValueError as e:
         raise Corrupt(entry.key) from e
 

@@ -70,7 +70,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     """Run one round. If the object with managedFields is too large for the store, run another without them (not `tracked`)."""
     if live is None:
         return await _create(services, call, order)
-    resource, warnings = call.resource.stored, call.exchange.warnings
+    resource, warnings = call.resource.hub, call.exchange.warnings
     size = order.size + live.size
     old = await rendering.patiently(rendering.decoded, resource, live)
     new = await order.change(live)
@@ -94,7 +94,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, size=stored_size))
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)
-    if not live.adopted and await run_sized(READ_STORED, live.size, canonical.same, new, old):
+    if not live.adopted and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
         return Outcome((await call.store.confirm(live)).value)
     try:
         value = await lifecycle.to_store(call, new, size=stored_size)

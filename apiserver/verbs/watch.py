@@ -54,7 +54,7 @@ TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DE
 async def watch(services: Services, call: Call) -> Any:
     """Stream changes until the watch times out, the client disconnects, or this server stops."""
     exchange = call.exchange
-    accepted = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent)
+    accepted = rendering.negotiated(call)
     wanted = options.parse_list(exchange.query, watch=True)
     chosen = selection.select(call, wanted)
     meter = Meter(call.resource)

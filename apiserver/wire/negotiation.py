@@ -54,14 +54,17 @@ INDENTED = _FORMS[JSON, True, None]
 
 
 class Rules(NamedTuple):
-    """The abilities of an endpoint: the target kinds of its objects, and whether it accepts a version of the meta types."""
+    """The abilities of an endpoint: the target kinds of its objects, whether it accepts a version of the meta types, and whether its
+    objects are protobuf messages too."""
 
     kinds: frozenset[str]
     meta_version: bool
+    messages: bool = True
 
 
 _OBJECTS = Rules(frozenset({TABLE, PARTIAL, PARTIAL_LIST}), meta_version=True)
 _NO_TABLES = Rules(frozenset({PARTIAL, PARTIAL_LIST}), meta_version=True)
+_CUSTOM = Rules(frozenset({TABLE, PARTIAL, PARTIAL_LIST}), meta_version=True, messages=False)
 _ERRORS = Rules(frozenset(), meta_version=False)
 
 
@@ -80,9 +83,11 @@ def _bare(clause: str) -> str:
     return clause.partition(";")[0].strip(" ")
 
 
-def negotiate(accept: str, query: Query, user_agent: str, *, tables: bool = True) -> Representation:
-    """Return the form that the client gets. Raises 406."""
-    found = _winner(accept, _OBJECTS if tables else _NO_TABLES)
+def negotiate(
+    accept: str, query: Query, user_agent: str, *, tables: bool = True, messages: bool = True
+) -> Representation:
+    """Return the form that the client gets. Without `messages`, protobuf has only what is made of objects. Raises 406."""
+    found = _winner(accept, (_OBJECTS if tables else _NO_TABLES) if messages else _CUSTOM)
     if found is None:
         raise errors.not_acceptable(ACCEPTED)
     return _dressed(found, query, user_agent)
@@ -193,6 +198,8 @@ def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Represent
         target = _TARGETS.get((kind, version)) if parameters.get("g") == META_GROUP else None
         if target is None or kind not in rules.kinds or (kind == TABLE and media not in _TABLES):
             return None
+    elif media == PROTOBUF and not rules.messages:
+        return None
     return _FORMS[media, media == JSON and parameters.get("pretty") == "1", target]
 
 

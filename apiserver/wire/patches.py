@@ -44,6 +44,14 @@ def media_type(content_type: str, served: Collection[str]) -> str:
     return exact
 
 
+def media_type_of_custom(content_type: str, served: Sequence[str]) -> str:
+    """Return the same for a custom resource, which no router looks at. Raises 415."""
+    exact = content_type.partition(";")[0]
+    if exact not in served:
+        raise errors.unsupported_media_type(served)
+    return exact
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A patch as its type takes it, and the errors of strict decoding."""

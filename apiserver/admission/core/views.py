@@ -16,7 +16,7 @@ from apiserver.apimachinery import meta
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
 from apiserver.runtime import offload
-from apiserver.schema.resource import Object, Resource
+from apiserver.schema.resource import Custom, Object, Resource
 from kubetext import strconv
 
 if TYPE_CHECKING:
@@ -116,22 +116,29 @@ class Views:
 
 
 def written(obj: Object, resource: Resource) -> bytes:
-    """Encode an object of the stored form as Go's JSON, in a version of its kind."""
+    """Encode an object of a change as Go's JSON, in a version of its kind."""
+    return resource.head + canonical.encode_shown(resource.shape, members_of(obj, resource))[1:]
+
+
+def members_of(obj: Object, resource: Resource) -> Object:
+    """Return the members of an object of a change in a version of its kind, without kind and apiVersion."""
     members = {name: value for name, value in obj.items() if name not in TYPE_META}
-    if resource.conversion is not None:
+    if resource.custom is not None and obj.get("apiVersion") != resource.api_version:
+        members = _in_version(resource.custom, conversion.copied(members))
+    elif resource.hub is not resource:
         members = conversion.served(resource, conversion.copied(members))
-    return resource.head + canonical.encode_shown(resource.shape, members)[1:]
+    return members
 
 
 def taken_back(
     resource: Resource, data: bytes | Mapping[str, Any], attributes: Attributes, *, unknown: list[str] | None = None
 ) -> Object:
-    """Decode JSON of that version, as text or as values, into an object of the stored form: defaulted, with kind and apiVersion.
+    """Decode JSON of that version, as text or as values, into an object as the change has it: defaulted, with kind and apiVersion.
 
     Unknown members are dropped; from values their paths are added to `unknown`. Raises ValueError with Go's text for values that do not
     fit. Large ones are for a thread.
     """
-    return headed(resource, defaulted(resource, decoded(resource, data, unknown=unknown), attributes))
+    return headed(attributes, defaulted(resource, decoded(resource, data, unknown=unknown), attributes))
 
 
 def decoded(resource: Resource, data: bytes | Mapping[str, Any], *, unknown: list[str] | None = None) -> Object:
@@ -161,12 +168,22 @@ def _read(resource: Resource, raw: bytes) -> Any:
 
 
 def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object:
-    """Default a decoded object of that version, and convert it to the stored form. It becomes part of the result."""
-    defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
-    return conversion.stored(resource, obj)
+    """Default a decoded object of that version, and convert it to the version of the change. It becomes part of the result."""
+    if resource.custom is None:
+        defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
+        return conversion.stored(resource, obj)
+    resource.custom.fill(obj)
+    asked = attributes.resource.custom
+    return obj if asked is None or asked is resource.custom else _in_version(asked, obj)
 
 
-def headed(resource: Resource, obj: Object) -> Object:
-    """Add kind and apiVersion to an object of the stored form."""
-    stored = resource.stored
-    return {"kind": stored.kind, "apiVersion": stored.api_version, **obj}
+def _in_version(custom: Custom, obj: Object) -> Object:
+    """Convert an object of a custom resource, in place: it loses what the version does not know."""
+    custom.prune(obj, None)
+    return obj
+
+
+def headed(attributes: Attributes, obj: Object) -> Object:
+    """Add kind and apiVersion of the version of the change."""
+    hub = attributes.resource.hub
+    return {"kind": hub.kind, "apiVersion": hub.api_version, **obj}

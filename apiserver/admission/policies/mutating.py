@@ -136,7 +136,7 @@ def _mutation(scope: Scope, given: Mapping[str, Any], *, at: str) -> Mutation | 
 def _configured(value: Value, resource: Resource, attributes: Attributes) -> Object:
     assert attributes.object is not None
     plain = attributes.views.plain(attributes.object, resource)
-    return headed(resource, defaulted(resource, mutations.configured(resource, plain, value), attributes))
+    return headed(attributes, defaulted(resource, mutations.configured(resource, plain, value), attributes))
 
 
 def _patched(value: Value, resource: Resource, attributes: Attributes) -> Object:

@@ -21,7 +21,7 @@ from apiserver.admission.webhooks.review import Response
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.codecs.json import rawjson, surrogates
-from apiserver.codecs.objects import canonical, conversion, decoding
+from apiserver.codecs.objects import canonical, decoding
 from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
 from apiserver.patching import json_patch
@@ -68,9 +68,9 @@ def _applied(
     changed = (
         claimed is not resource
         or _stamped(attributes)
-        or not canonical.equal(resource.shape, _shown(obj, resource), found)
+        or not canonical.equal(resource.shape, views.members_of(obj, resource), found)
     )
-    made = views.headed(claimed, views.defaulted(claimed, found, attributes))
+    made = views.headed(attributes, views.defaulted(claimed, found, attributes))
     return Patched(made, changed, _note_of_patch(concern.webhook, sent))
 
 
@@ -82,10 +82,6 @@ def _stamped(attributes: Attributes) -> bool:
         return False
     before = old["metadata"].get("managedFields") if old is not None else None
     return any(entry not in (before or ()) for entry in obj["metadata"].get("managedFields") or ())
-
-
-def _shown(obj: Object, resource: Resource) -> Object:
-    return obj if resource.conversion is None else conversion.served(resource, conversion.copied(obj))
 
 
 def _claimed(text: bytes, resource: Resource, kinds: Kinds) -> Resource:

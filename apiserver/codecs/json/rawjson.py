@@ -33,6 +33,8 @@ WRITTEN_LEVELS = 255
 _decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NUMBER = re.compile(json_strings.STRING + rb"|(-?[0-9][0-9.eE+-]*)")
+_GO_SPELLS = re.compile(rb"[:\[,]-?[0-9]+(?:\.0|(?:\.[0-9]+)?e[-+]?[0-9]+)[,}\]]")
+"""Finds a number that Go spells in another way than Python, and sometimes text that looks like it. The value is no scalar."""
 _NULL = msgspec.Raw(b"null")
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * 19
@@ -168,6 +170,23 @@ def light(value: Any, most: int) -> bytes:
         return found
 
     return orjson.dumps(value, default=light_fragment)
+
+
+def sorted_json(value: Any) -> bytes:
+    """Return the JSON of an unstructured value as Go writes it, without Go's escapes: members sorted at every level, numbers as Go spells
+    them. Raises TooDeep."""
+    try:
+        found = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # lone surrogates, integers beyond 64 bits, many levels
+        found = b""
+    if found and _GO_SPELLS.search(found) is None:
+        return found
+    try:
+        return _encode(_spelled(value))
+    except UnicodeEncodeError:
+        return _encode(_spelled(value, clean=True))
+    except RecursionError:
+        raise TooDeep from None
 
 
 def _fragment(value: Any) -> orjson.Fragment:

@@ -119,13 +119,15 @@ def equal(shape: Struct, a: Object, b: Object) -> bool:
     return _struct_equality(shape)(a, b)
 
 
-def same(a: Object, b: Object) -> bool:
+def same(shape: Struct, a: Object, b: Object) -> bool:
     """Return True if two decoded objects certainly have the same stored value. This is quick; False means unknown."""
-    return a == b
+    return a == b and (not shape.open or _same_further(shape, a, b))
 
 
 @functools.cache
 def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes]:
+    if shape.open:
+        return _open_encoder(shape, stored=stored)
     to_line = _line_encoder(_stored(shape) if stored else shape, stored=stored)
     mapper = typed.raw_mapper(shape, verbatim=True)
 
@@ -133,6 +135,21 @@ def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes
         return rawjson.escaped(to_line(obj))
 
     return encode_line if mapper is None else functools.partial(_encode_with_texts, encode_line, mapper)
+
+
+def _open_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
+    encode_declared = _encoder(types.closed(shape), stored=stored)
+    declared = {field.name for field in types.members(shape)}
+
+    def encode_open(obj: Object) -> bytes:
+        further = {name: x for name, x in obj.items() if name not in declared}
+        line = encode_declared(obj)
+        if not further:
+            return line
+        between = b"," if len(line) > len(b"{}") else b""
+        return b"%b%b%b" % (line[:-1], between, rawjson.escaped(rawjson.sorted_json(further))[1:])
+
+    return encode_open
 
 
 def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Mapper, obj: Object) -> bytes:
@@ -287,6 +304,8 @@ def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
     With `stored`, empty lists and maps are written as absent ones: upstream's storage (protobuf) does not tell them apart.
     """
     match type_:
+        case Struct() if type_.open:
+            return _open_writer(type_, stored=stored)
         case Struct():
             return _struct_writer(type_, stored=stored)
         case ListOf():
@@ -338,6 +357,11 @@ def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
         return made
 
     return write
+
+
+def _open_writer(struct: Struct, *, stored: bool) -> _Writer:
+    write, declared = _struct_writer(struct, stored=stored), {field.name for field in types.members(struct)}
+    return lambda value: write(value) | {name: x for name, x in value.items() if name not in declared}
 
 
 def _null_when_empty(field: Field) -> bool:
@@ -416,13 +440,24 @@ def equality(type_: Type) -> Equality:
 def _struct_equality(struct: Struct) -> Equality:
     table = {f.name: comparison(f) for f in types.members(struct)}
 
-    def same(a: Object | None, b: Object | None) -> bool:
+    def same_open(a: Object | None, b: Object | None) -> bool:
+        a, b = a or {}, b or {}
+        return same_declared(a, b) and _same_further(struct, a, b)
+
+    def same_declared(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}
         if a == b:
             return True
         return all(table[name](a.get(name), b.get(name)) for name in {**a, **b} if name in table)
 
-    return same
+    return same_open if struct.open else same_declared
+
+
+def _same_further(struct: Struct, a: Object, b: Object) -> bool:
+    """Compare the further members of an open struct. Python takes true for 1, Go does not."""
+    declared = {field.name for field in types.members(struct)}
+    mine, yours = ({name: x for name, x in obj.items() if name not in declared} for obj in (a, b))
+    return mine == yours and rawjson.sorted_json(mine) == rawjson.sorted_json(yours)
 
 
 def comparison(field: Field) -> Equality:

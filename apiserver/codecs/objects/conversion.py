@@ -32,6 +32,28 @@ def served(resource: Resource, obj: Object) -> Object:
     return obj if resource.conversion is None else resource.conversion.from_storage(obj)
 
 
+def from_hub(resource: Resource, obj: Object) -> Object:
+    """Convert an object in the version in which writes are judged to this version. `obj` becomes part of the result."""
+    return obj if resource.hub is resource else served(resource, obj)
+
+
+def to_hub(resource: Resource, obj: Object) -> Object:
+    """Convert an object of this version to the one in which writes are judged, like `stored`."""
+    return obj if resource.hub is resource else stored(resource, obj)
+
+
+def hub_of_stored(resource: Resource, obj: Object) -> Object:
+    """Convert a stored object to the version in which writes are judged. `obj` becomes part of the result."""
+    return served(resource, obj) if resource.hub is resource else obj
+
+
+def stored_of_hub(resource: Resource, obj: Object) -> Object:
+    """Convert an object in the version in which writes are judged to the stored form. `obj` is not changed."""
+    if resource.hub is not resource or resource.conversion is None:
+        return obj
+    return stored(resource, copied(obj))
+
+
 def value(resource: Resource, value: bytes) -> bytes:
     """Convert the bytes of a stored object to those that clients of this version get. The texts of raw JSON follow (`canonical.encode`) if
     `value` has them."""

@@ -54,8 +54,12 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
     value. It keeps the spelling of numbers (`1e3`, integers beyond 64 bits) and of amounts with escapes. It is read again only where that
     spelling matters.
 
+    Further members of an open struct stay as they are.
+
     Raises DecodeError.
     """
+    if shape.open:
+        return _decode_open(shape, value, root=root, raw=raw)
     read = _reader(shape)
     value = {} if value is None else value
     escapes = b"\\" in raw and _ESCAPED_AMOUNT.search(raw) is not None
@@ -77,6 +81,16 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
         return Decoded(read(walk.object), unknown)
     except (RecursionError, rawjson.TooDeep):
         raise DecodeError(TOO_DEEP) from None
+
+
+def _decode_open(shape: Struct, value: Any, *, root: str, raw: bytes) -> Decoded:
+    declared = types.closed(shape)
+    if not isinstance(value, dict):
+        return decode(declared, value, root=root, raw=raw)
+    names = {field.name for field in types.members(shape)}
+    found = decode(declared, {name: x for name, x in value.items() if name in names}, root=root, raw=raw)
+    found.object.update((name, x) for name, x in value.items() if name not in names)
+    return found
 
 
 def decode_written(shape: Struct, value: Any) -> Decoded:

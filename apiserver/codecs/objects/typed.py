@@ -30,7 +30,7 @@ from apiserver.schema.types import (
     Time,
     Type,
 )
-from kubetext import utf8
+from kubetext import strconv, utf8
 from kubetext.sorting import LONG, in_order
 
 _NONZERO_TIME = Annotated[str, msgspec.Meta(pattern=f"^(?!{times.ZERO[:-1]})")]
@@ -54,9 +54,26 @@ def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Cal
     If the shape holds raw JSON, unknown members are left out. The decoder raises msgspec.ValidationError for another structure, and the
     errors of msgspec's decoder.
     """
+    if shape.open:
+        return _open_parser(shape, float_hook)
     return surrogates.kept(
         msgspec.json.Decoder(_parsing(shape, holds_raw, extra=TYPE_META), float_hook=float_hook).decode
     )
+
+
+def _open_parser(shape: Struct, float_hook: Callable[[str], Any] | None) -> Callable[[bytes | str], Any]:
+    """Return the same for an open struct. The text is read once more if it may hold raw JSON, the fields of managers."""
+    whole = surrogates.kept(msgspec.json.Decoder(float_hook=float_hook or strconv.parse_float).decode)
+    declared = parser(types.closed(shape))
+
+    def parse(data: bytes | str) -> Any:
+        value = whole(data)
+        text = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
+        if isinstance(value, dict) and b"fieldsV1" in text:
+            value |= {name: x for name, x in declared(data).items() if name not in TYPE_META}
+        return value
+
+    return parse
 
 
 @functools.cache
@@ -125,6 +142,8 @@ def _knowing(shape: Struct) -> Callable[[bytes], Any]:
 def _known(type_: Type, extra: tuple[str, ...] = ()) -> Any:
     """Return a type whose structs refuse unknown members. Values without structs below stay text."""
     match type_:
+        case Struct() if type_.open:
+            return msgspec.Raw
         case Struct():
             members = [(field.name, _or_null(_known(field.type))) for field in types.members(type_)]
             named = [*((name, msgspec.Raw) for name in extra), *members]

@@ -36,12 +36,14 @@ def decode(shape: Struct, value: Object, *, anew: bool = True) -> Decoded:
     """Convert an object with its kind and apiVersion into a new one without them. metadata.managedFields stays.
 
     Raw JSON whose text is known is written anew as well, unless `anew` is False. `unknown` has the sorted paths of all members that the
-    shape does not have. The keys of maps are not part of a path. Raises DecodeError.
+    shape does not have. The keys of maps are not part of a path. Further members of an open struct stay as they are. Raises DecodeError.
     """
     for name in TYPE_META:
         if (x := value.get(name)) is not None:
             _scalar(_TEXT, x)
     members = {name: x for name, x in value.items() if name not in TYPE_META}
+    if shape.open:
+        return _open(shape, members, anew=anew)
     found = _regular(shape, members)
     if found is None:
         walk = _Walk()
@@ -50,6 +52,13 @@ def decode(shape: Struct, value: Object, *, anew: bool = True) -> Decoded:
     remake = _remaker(shape) if anew else None
     if remake is not None:
         remake(found.object)
+    return found
+
+
+def _open(shape: Struct, members: Object, *, anew: bool) -> Decoded:
+    declared = {field.name for field in types.members(shape)}
+    found = decode(types.closed(shape), {name: x for name, x in members.items() if name in declared}, anew=anew)
+    found.object.update((name, x) for name, x in members.items() if name not in declared)
     return found
 
 

@@ -61,10 +61,11 @@ class ListMeta(NamedTuple):
     remaining: int | None = None
     shard: str = ""
 
-    def json(self, *, shard: bool = False) -> bytes:
-        """Return the metadata as JSON. Only lists of whole objects have the shard, as upstream's do."""
+    def json(self, *, shard: bool = False, always: bool = False) -> bytes:
+        """Return the metadata as JSON. Only lists of whole objects have the shard, as upstream's do. `always`: it has `continue` although
+        there is no further page."""
         members: dict[str, Any] = {"resourceVersion": str(self.revision)}
-        if self.continue_token:
+        if self.continue_token or always:
             members["continue"] = self.continue_token
         if self.remaining is not None:
             members["remainingItemCount"] = self.remaining

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from apiserver.listcache.chunk import ListRange, chunks
-from apiserver.listcache.piece import LONG, PORTION, ChunkPiece, Pieces, StoredPiece
+from apiserver.listcache.piece import LONG, PORTION, ChunkPiece, Pieces, StoredPiece, together
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
@@ -18,7 +18,8 @@ MEASURED = 32
 
 
 class Whole(Form):
-    """Every member of the object. `_plain`: answers are made of the stored bytes themselves."""
+    """Every member of the object. `_plain`: answers are made of the stored bytes themselves. Elements of lists say their type only in
+    custom resources: there `head` replaces their opening brace."""
 
     step = 1 << 62
     typed = False
@@ -30,7 +31,9 @@ class Whole(Form):
             self.reach = self.step
         resource = self.resource
         self._type = document_type(resource.kind, resource.api_version, resource.shape)
-        self._element_type = document_type("", "", resource.shape)
+        self.typed = resource.custom is not None
+        self._element_type = self._type if self.typed else document_type("", "", resource.shape)
+        self.head = self._type.head if self.typed else b""
 
     def source(self, entry: Entry) -> bytes:
         return entry.value if self.syntax.verbatim else entry.body
@@ -51,7 +54,7 @@ class Whole(Form):
     def listing(
         self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
-        members = b'{"metadata":%b}' % meta.json(shard=True)
+        members = b'{"metadata":%b}' % meta.json(shard=True, always=self.typed)
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
         range_ = range_ or range_of(meta)
         if not self._plain:
@@ -59,19 +62,19 @@ class Whole(Form):
         around = json_text.COMPACT.brackets(type_, members, "items")
         large = self.certainly_long(entries)
         # To know how long a large list is, every object would have to be looked at before anything is sent.
-        length = None if large else _length(around, entries)
+        length = None if large else _length(around, entries, self.head)
         if length is not None and length <= LONG:
-            pieces: Pieces = iter((_at_once(around, entries),))
+            pieces: Pieces = iter((_at_once(around, entries, self.head),))
         elif compressed:
             pieces = self._collection(type_, members, "items", entries, range_=range_, compressed=True).pieces
         else:
-            pieces = _joined(around, entries)
+            pieces = _joined(around, entries, self.head)
         return Listing(length, pieces, large)
 
     def pieces(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         if not self._plain:
             return super().pieces(entries, range_, compressed=compressed)
-        return (StoredPiece(self, chunk) for chunk in chunks(entries, range_, self.cache))
+        return (StoredPiece(self, chunk, head=self.head) for chunk in chunks(entries, range_, self.cache))
 
     def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
         if not self._plain:
@@ -113,20 +116,21 @@ def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
         yield bodies
 
 
-def _length(around: Brackets, entries: Sequence[Entry]) -> int:
+def _length(around: Brackets, entries: Sequence[Entry], head: bytes) -> int:
     bodies = sum(map(len, [entry.body for entry in entries])) + max(len(entries) - 1, 0)
-    return len(around.opening) + bodies + len(around.closing)
+    heads = (len(head) - 1) * len(entries) if head else 0
+    return len(around.opening) + bodies + heads + len(around.closing)
 
 
-def _joined(around: Brackets, entries: Sequence[Entry]) -> Pieces:
+def _joined(around: Brackets, entries: Sequence[Entry], head: bytes) -> Pieces:
     """Join as many stored objects as are worth a write, never all of them."""
     yield around.opening
-    before: tuple[bytes, ...] = ()
+    between = b""
     for bodies in batches(entries):
-        yield b",".join((*before, *bodies))
-        before = (b"",)
+        yield between + together(bodies, head)
+        between = b","
     yield around.closing
 
 
-def _at_once(around: Brackets, entries: Sequence[Entry]) -> bytes:
-    return b"".join((around.opening, b",".join([entry.body for entry in entries]), around.closing))
+def _at_once(around: Brackets, entries: Sequence[Entry], head: bytes) -> bytes:
+    return b"".join((around.opening, together([entry.body for entry in entries], head), around.closing))
