@@ -218,8 +218,10 @@ class Custom:
     The functions work on decoded objects, and change their argument.
 
     * `prune(obj, unknown)` drops the members that the schema does not know, and appends their paths to `unknown`, if it is a list.
-    * `fill(obj)` drops nulls that are not allowed, and fills in defaults.
-    * `coerce(obj)` makes the metadata of embedded resources regular, and returns the first error, "" without one.
+    * `fill(obj)` drops nulls that are not allowed, and fills in defaults. `default(obj)` only fills in defaults, which is the same for an
+      object without nulls. Both return whether they changed anything.
+    * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
+      it drops as `prune` does.
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
     * `list_kind` is the kind of lists.
     * `scale` is the scale subresource, if there is one.
@@ -229,8 +231,9 @@ class Custom:
     schema: Structural
     list_kind: str
     prune: Callable[[Object, list[str] | None], None]
-    fill: Callable[[Object], None]
-    coerce: Callable[[Object], str]
+    fill: Callable[[Object], bool]
+    default: Callable[[Object], bool]
+    coerce: Callable[[Object, list[str] | None], str]
     merge_type: Callable[[MergeType], MergeType]
     scale: Scale | None = None
     served: bool = True

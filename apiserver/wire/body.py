@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from apiserver.apimachinery import errors, fieldpath
-from apiserver.apimachinery.errors import GroupKind, StatusError
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import as_written, json_syntax, rawjson
 from apiserver.codecs.objects import conversion, decoding, defaults, unstructured
@@ -28,14 +26,26 @@ from apiserver.runtime.offload import DECODE, DECODE_PROTOBUF, DECODE_SLOWLY, Wo
 from apiserver.schema import machinery
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
-from apiserver.wire import as_json, complaints, negotiation, representation
+from apiserver.wire import as_json, complaints, custom_body, decoding_errors, negotiation, representation
+from apiserver.wire.decoding_errors import TakesLong, Terms
 from apiserver.wire.patches import Document
 from kubetext import printing, quoting
 
+__all__ = [
+    "ELEMENT",
+    "TakesLong",
+    "Terms",
+    "check_content_type",
+    "decode_applied",
+    "decode_delete_options",
+    "decode_merged",
+    "decode_object",
+    "decode_patched",
+    "size_estimate",
+]
+
 ELEMENT = 32
 """Bytes of a value with its name, in typical objects."""
-_SUMMARY = 30
-_SYNTAX = "couldn't get version/kind; json parse error: "
 
 
 def size_estimate(raw: bytes, content_type: str) -> int:
@@ -187,6 +197,11 @@ async def decode_object(
     `kinds` are all kinds. `validation` is Strict, Warn or Ignore.
     """
     media = check_content_type(content_type)
+    if resource.custom is not None:
+        size = size_estimate(raw, media)
+        return await custom_body.decode_object(
+            resource, media, raw, size=size, kinds=kinds, validation=validation, warnings=warnings
+        )
     quick = as_json.plain(raw, resource.shape) if media == negotiation.JSON and len(raw) <= DECODE.limit else None
     decode = functools.partial(
         _object,
@@ -224,15 +239,14 @@ def _object(
         document = _read(media, raw, resource.shape, quick)
         meta = document.type_meta(resource)
     except Unreadable as e:
-        raise _unrecognized(resource, raw, e) from e
+        raise decoding_errors.unrecognized(resource, raw, e) from e
     try:
         decoded = _decode(resource, meta, document, kinds, now=now, judged=validation != "Ignore")
         if decoded.complaints and validation == "Strict":
-            raise Unfit(_strict_text(decoded.complaints))
+            raise Unfit(decoding_errors.strict_text(decoded.complaints))
     except (Unfit, decoding.DecodeError, messages.DecodeError) as e:
-        where = f"{meta.kind} in version {quoting.go_quote(meta.version)} cannot be handled as a {resource.kind}"
-        raise errors.bad_request(f"{where}: {e}") from e
-    _warn(decoded.complaints, warnings)
+        raise decoding_errors.unhandled(resource, meta, e) from e
+    decoding_errors.warn(decoded.complaints, warnings)
     if meta.api_version != resource.api_version:
         what = f"the API version in the data ({meta.api_version})"
         raise errors.bad_request(f"{what} does not match the expected API version ({resource.api_version})")
@@ -250,7 +264,7 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
         converted = as_yaml.read(raw)
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
-        raise Unreadable(f"{_SYNTAX}{e}") from e
+        raise Unreadable(f"{decoding_errors.SYNTAX}{e}") from e
     except messages.TooManyValues:
         raise json_syntax.too_many_values() from None
     except (as_yaml.YAMLProblem, messages.DecodeError) as e:
@@ -268,15 +282,6 @@ def _read_json(raw: bytes, shape: Struct, quick: as_json.Reading | None = None) 
         return _Document(whole.value, raw, raw, suspicious=True)
     text = as_json.checked(raw)
     return _Document(as_written.read(shape, text), raw, raw, shape, suspicious=True, written=text)
-
-
-def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
-    cut, more = raw[:_SUMMARY], " ..." if len(raw) > _SUMMARY else ""
-    shown = cut.decode("utf-8", "replace") if raw[:1] == b"{" else cut.hex()
-    summary = f"{shown}{more}" if raw else "<empty>"
-    return errors.bad_request(
-        f"the object provided is unrecognized (must be of type {resource.kind}): {why} ({summary})"
-    )
 
 
 def _decode(
@@ -308,40 +313,7 @@ def _decode(
     )
 
 
-def _strict_text(found: Sequence[str]) -> str:
-    return f"strict decoding error: {', '.join(found)}"
-
-
-_YAML_REPEATS = "yaml: unmarshal errors:\n"
-_CONVERTING = "error converting YAML to JSON: "
-
-
-def _warn(found: Sequence[str], warnings: Warnings) -> None:
-    """Add one warning per error. A YAML text is one warning per line."""
-    for text in found:
-        said = text.removeprefix(_CONVERTING)
-        lines = said.removeprefix(_YAML_REPEATS).split("\n") if said.startswith(_YAML_REPEATS) else [text]
-        for line in lines:
-            warnings.add(line.strip())
-
-
 # Patches.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """The parameters for decoding a patch's result. `validation` is Strict, Warn or Ignore. `hurried`: decoding runs on the event loop."""
-
-    resource: Resource
-    kinds: Kinds
-    now: str
-    validation: str
-    warnings: Warnings
-    hurried: bool = False
-
-
-class TakesLong(Exception):
-    """The result of a long patch is irregular: nothing was done yet, and a thread must decode it."""
 
 
 def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
@@ -350,19 +322,21 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
 
     Its errors are a 422 about `patch`, which shows the document. Raises TakesLong instead of blocking, if `terms` are hurried.
     """
+    if terms.resource.custom is not None:
+        return custom_body.decode_patched(terms, result, sent)
     judged = terms.validation != "Ignore"
     try:
         text = result if isinstance(result, bytes) else as_json.dumps(result)
     except RecursionError:
-        raise _unfit("", decoding.DecodeError(decoding.TOO_DEEP)) from None
+        raise decoding_errors.unfit("", decoding.DecodeError(decoding.TOO_DEEP)) from None
     quick = as_json.plain(text, terms.resource.shape)
     if quick is None and terms.hurried and len(text) > DECODE_SLOWLY.limit:
         raise TakesLong
     try:
         decoded = _patched(terms.resource, text, quick, terms.kinds, now=terms.now, judged=judged)
-        _judge(terms, [*sent.complaints, *decoded.complaints])
+        decoding_errors.judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, decoding.DecodeError) as e:
-        raise _unfit(text.decode(), e) from e
+        raise decoding_errors.unfit(text.decode(), e) from e
     return decoded.object
 
 
@@ -371,9 +345,9 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
     try:
         decoded = unstructured.decode(terms.resource.shape, value)
         unknown = decoded.unknown if terms.validation != "Ignore" else ()
-        _judge(terms, [*sent.complaints, *(f'unknown field "{path}"' for path in unknown)])
+        decoding_errors.judge(terms, [*sent.complaints, *(f'unknown field "{path}"' for path in unknown)])
     except (Unfit, decoding.DecodeError) as e:
-        raise _unfit(printing.plain(sent.value), e) from e
+        raise decoding_errors.unfit(printing.plain(sent.value), e) from e
     return _completed(terms, decoded.object)
 
 
@@ -388,6 +362,8 @@ def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "
     Raw JSON still has its text if the result is the live object itself: nothing changed then, and it stays as it was sent. Errors of the
     configuration are reported only now: as 400 or as warnings.
     """
+    if terms.resource.custom is not None:
+        return custom_body.decode_applied(terms, value, sent, noun=noun)
     shape = terms.resource.shape
     managers = (sent.value.get("metadata") or {}).get("managedFields")
     try:
@@ -399,19 +375,8 @@ def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "
     completed = _completed(terms, found)
     if sent.complaints and terms.validation == "Strict":
         raise errors.bad_request(f"error strict decoding {noun}: {', '.join(sent.complaints)}")
-    _warn(sent.complaints, terms.warnings)
+    decoding_errors.warn(sent.complaints, terms.warnings)
     return completed
-
-
-def _judge(terms: Terms, found: Sequence[str]) -> None:
-    """Report the errors of strict decoding. Raises Unfit."""
-    if found and terms.validation == "Strict":
-        raise Unfit(_strict_text(found))
-    _warn(found, terms.warnings)
-
-
-def _unfit(shown: str, why: Exception) -> StatusError:
-    return errors.invalid(GroupKind("", ""), "", [fieldpath.invalid("patch", shown, str(why))])
 
 
 def _completed(terms: Terms, found: Object) -> Object:

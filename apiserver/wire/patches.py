@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.codecs.json import json_strings, json_syntax, rawjson
+from apiserver.codecs.json import json_strings, json_syntax
 from apiserver.codecs.yaml import as_yaml, yaml_scalars
 from apiserver.kinds import type_meta
 from apiserver.wire import as_json, complaints
@@ -117,15 +117,23 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
     if wrong:
         raise errors.bad_request(wrong)
     try:
-        value = _renumbered(found.value, _json_number) if _LONG.search(raw) else found.value
-    except OverflowError:
-        number = f"number {rawjson.beyond_floats(raw)}"
-        raise errors.bad_request(f"json: cannot unmarshal {number} into Go value of type float64") from None
+        value = exact_numbers(found.value, raw)
+    except json_syntax.TooBig as e:
+        raise errors.bad_request(str(e)) from None
     judged = found.suspicious and validation != "Ignore"
     return Document(value or {}, complaints.find_in_text(found.text, complaints.anything) if judged else ())
 
 
 _LONG = re.compile(rb"[0-9]{19}")
+
+
+def exact_numbers(value: Any, raw: bytes) -> Any:
+    """Return the value of this JSON text with numbers as Go has them: integers that 64 bits hold, and floats. Raises TooBig."""
+    try:
+        return _renumbered(value, _json_number) if _LONG.search(raw) else value
+    except OverflowError:
+        raise json_syntax.too_big(raw) or json_syntax.TooBig("exceeded max depth") from None
+
 
 _NOT_YAML = json_strings.linear(rb"\\u[dD]|\\/|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
 """Parts of JSON that have another meaning or none in YAML: lone surrogates, escaped slashes, control characters, line ends and the like."""
