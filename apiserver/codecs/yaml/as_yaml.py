@@ -48,14 +48,18 @@ class Reading:
     repeats: str = ""
 
 
-def read(raw: bytes) -> Reading:
-    """Return the first document. The last of repeated keys counts; members are sorted by name, as upstream's conversion leaves them."""
+def read(raw: bytes, *, most_nodes: int = MOST_NODES) -> Reading:
+    """Return the first document. The last of repeated keys counts; members are sorted by name, as upstream's conversion leaves them.
+
+    `most_nodes` is the limit of values. Raises YAMLProblem, and the 413 of a request for a document above a limit.
+    """
     if raw.count(b"\n%") > MOST_DIRECTIVES:
         raise json_syntax.too_many_values()
-    builder = _Builder()
+    builder = _Builder(most_nodes)
     slashes = _EscapedSlashes(raw)
     try:
-        _check_count(raw)
+        if most_nodes == MOST_NODES:
+            _check_count(raw)
         for event in _first_document(raw):
             if slashes.any and isinstance(event, yaml.ScalarEvent):
                 slashes.refuse(event)
@@ -215,9 +219,10 @@ class _Holder:
 class _Builder:
     """Turns events into a value. The first error in a value is kept, because a later syntax error is reported before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_nodes: int) -> None:
         self.value: Any = None
         self.repeats: list[str] = []
+        self._most_nodes = most_nodes
         self._failed = ""
         self._marked = False
         self._holders: list[_Holder] = []
@@ -240,7 +245,7 @@ class _Builder:
     def take(self, event: Any) -> None:
         self._steps += len(self._holders)
         self._nodes += 1
-        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
+        if self._nodes > self._most_nodes or self._steps > MOST_STEPS:
             raise json_syntax.too_many_values()
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
@@ -253,7 +258,7 @@ class _Builder:
 
     def _count(self, values: int) -> None:
         self._nodes += values
-        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
+        if self._nodes > self._most_nodes or self._steps > MOST_STEPS:
             raise json_syntax.too_many_values()
 
     def _fail(self, text: str) -> None:

@@ -1,0 +1,58 @@
+"""Read definitions from files: read, decode, complete, check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apiserver.apiextensions import defaults, documents, making
+from apiserver.apiextensions.definition import Definition
+from apiserver.apiextensions.documents import Document
+
+GROUP, KIND = "apiextensions.k8s.io", "CustomResourceDefinition"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one document has: a definition, or errors. `place` names file and document, `name` is the definition's."""
+
+    place: str
+    name: str = ""
+    definition: Definition | None = None
+    errors: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+
+def inspect(paths: Iterable[Path]) -> list[Found]:
+    """Return what the documents of files and folders have. Reads the disk, and may take seconds."""
+    return [_found(document) for document in documents.read(paths)]
+
+
+def read(paths: Iterable[Path]) -> tuple[list[Definition], list[str]]:
+    """Return the definitions of files and folders, and every error with its place. Reads the disk, and may take seconds."""
+    found = inspect(paths)
+    definitions = [each.definition for each in found if each.definition is not None]
+    return definitions, [f"{each.place}: {error}" for each in found for error in each.errors]
+
+
+def _found(document: Document) -> Found:
+    value = document.value
+    if document.error:
+        return Found(document.place, errors=[document.error])
+    if not isinstance(value, dict):
+        return Found(document.place, errors=["the document is no object"])
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    group, _, version = str(api_version or "").rpartition("/")
+    if group != GROUP or kind != KIND:
+        return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
+    if version != "v1":
+        return Found(document.place, errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
+    return _definition(document.place, value)
+
+
+def _definition(place: str, value: dict[str, Any]) -> Found:
+    defaults.fill(value)
+    definition = making.definition(value)
+    return Found(place, definition.name, definition)
