@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from kubecel.check.declarations import Shape
+from kubecel.kubernetes.environments import NEWEST, Version
 from kubecel.parse.language import RESERVED
 from kubecel.values.errors import EvaluationError
 from kubecel.values.times import MAX_INT, Duration, Timestamp, parse_duration, parse_timestamp
@@ -78,97 +79,109 @@ def unescape(name: str) -> str | None:
 # Types and sizes
 
 
-class _Declared(NamedTuple):
+class Declared(NamedTuple):
     """A shape, and the least bytes of its JSON, which limit the number of values in one request."""
 
     shape: Shape
     least: int
 
+    @property
+    def most(self) -> int:
+        """How many of these values one request can hold (maxCardinality)."""
+        return _REQUEST // (self.least + 1)
 
-def declared(schema: Schema, name: str, *, resource: bool = False) -> Shape | None:
-    """Return the shape of a schema, whose objects are named after `name`.
 
-    It is None when expressions cannot see it (SchemaDeclType). The root of a `resource` always has apiVersion, kind,
-    metadata.name and metadata.generateName.
+def declared(schema: Schema, name: str, *, resource: bool = False, release: Version = NEWEST) -> Declared | None:
+    """Return what expressions see of a schema, whose objects are named after `name`.
+
+    It is None when they cannot see it (SchemaDeclType). The root of a `resource` always has apiVersion, kind,
+    metadata.name and metadata.generateName. From 1.37 on their lengths are limited.
     """
-    found = _declared(schema, name, resource=resource)
-    return None if found is None else found.shape
-
-
-def _declared(schema: Schema, name: str, *, resource: bool) -> _Declared | None:
-    if _is_int_or_string(schema):
-        size = _length(schema, _REQUEST - 2)
-        return _Declared(Shape(type=DYN, max_elements=size), 1)
-    if resource:
-        schema = with_metadata(schema)
-    kind = schema.get("type")
-    if kind == "array":
-        return _declared_list(schema, name)
-    if kind == "object":
-        return _declared_map(schema, name) if _values_schema(schema) is not None else _declared_object(schema, name)
-    if kind == "string":
-        return _declared_string(schema)
-    return _SCALARS.get(kind) if isinstance(kind, str) else None
+    return _Declarer(release).declared(schema, name, resource=resource)
 
 
 _SCALARS = {
-    "boolean": _Declared(Shape(type=BOOL), 4),
-    "number": _Declared(Shape(type=DOUBLE), 1),
-    "integer": _Declared(Shape(type=INT), 1),
+    "boolean": Declared(Shape(type=BOOL), 4),
+    "number": Declared(Shape(type=DOUBLE), 1),
+    "integer": Declared(Shape(type=INT), 1),
 }
 
 
-def _declared_list(schema: Schema, name: str) -> _Declared | None:
-    items = _items_schema(schema)
-    inner = None if items is None else _declared(items, f"{name}.@idx", resource=_is_embedded(items))
-    if inner is None:
-        return None
-    most = _limit(schema, "maxItems", (_REQUEST - 2) // (inner.least + 1))
-    return _Declared(Shape(type=list_of(inner.shape.type), items=inner.shape, max_elements=most), 2)
+class _Declarer:
+    """Derives shapes as one release does."""
 
+    def __init__(self, release: Version) -> None:
+        self._release = release
 
-def _declared_map(schema: Schema, name: str) -> _Declared | None:
-    values = _values_schema(schema)
-    assert values is not None
-    inner = _declared(values, f"{name}.@elem", resource=_is_embedded(values))
-    if inner is None:
-        return None
-    most = _limit(schema, "maxProperties", (_REQUEST - 2) // (inner.least + 6))
-    keys = Shape(type=STRING)
-    return _Declared(Shape(type=map_of(STRING, inner.shape.type), keys=keys, items=inner.shape, max_elements=most), 2)
+    def declared(self, schema: Schema, name: str, *, resource: bool) -> Declared | None:
+        if _is_int_or_string(schema):
+            size = _length(schema, _REQUEST - 2)
+            return Declared(Shape(type=DYN, max_elements=size), 1)
+        if resource:
+            schema = with_metadata(schema, self._release)
+        kind = schema.get("type")
+        if kind == "array":
+            return self._list(schema, name)
+        if kind == "object":
+            return self._map(schema, name) if _values_schema(schema) is not None else self._object(schema, name)
+        if kind == "string":
+            return _declared_string(schema)
+        return _SCALARS.get(kind) if isinstance(kind, str) else None
 
+    def _inner(self, schema: Schema, name: str) -> Declared | None:
+        return self.declared(schema, name, resource=_is_embedded(schema))
 
-def _declared_object(schema: Schema, name: str) -> _Declared:
-    fields = {}
-    required = schema.get("required") or ()
-    least = 2
-    for field, its in (schema.get("properties") or {}).items():
-        escaped = escape(field)
-        inner = _declared(its, f"{name}.{escaped}", resource=_is_embedded(its))
+    def _list(self, schema: Schema, name: str) -> Declared | None:
+        items = _items_schema(schema)
+        inner = None if items is None else self._inner(items, f"{name}.@idx")
         if inner is None:
-            continue
-        if escaped is not None:
-            fields[escaped] = inner.shape
-        if field in required and its.get("default") is None:
-            least += len(field.encode()) + inner.least + 4
-    return _Declared(Shape(type=struct(name), fields=fields), least)
+            return None
+        most = _limit(schema, "maxItems", (_REQUEST - 2) // (inner.least + 1))
+        return Declared(Shape(type=list_of(inner.shape.type), items=inner.shape, max_elements=most), 2)
+
+    def _map(self, schema: Schema, name: str) -> Declared | None:
+        values = _values_schema(schema)
+        assert values is not None
+        inner = self._inner(values, f"{name}.@elem")
+        if inner is None:
+            return None
+        most = _limit(schema, "maxProperties", (_REQUEST - 2) // (inner.least + 6))
+        keys = Shape(type=STRING)
+        return Declared(
+            Shape(type=map_of(STRING, inner.shape.type), keys=keys, items=inner.shape, max_elements=most), 2
+        )
+
+    def _object(self, schema: Schema, name: str) -> Declared:
+        fields = {}
+        required = frozenset(schema.get("required") or ())
+        least = 2
+        for field, its in (schema.get("properties") or {}).items():
+            escaped = escape(field)
+            inner = self._inner(its, f"{name}.{escaped}")
+            if inner is None:
+                continue
+            if escaped is not None:
+                fields[escaped] = inner.shape
+            if field in required and its.get("default") is None:
+                least += len(field.encode()) + inner.least + 4
+        return Declared(Shape(type=struct(name), fields=fields), least)
 
 
-def _declared_string(schema: Schema) -> _Declared:
+def _declared_string(schema: Schema) -> Declared:
     form = schema.get("format")
     if form == "byte":
-        return _Declared(Shape(type=BYTES, max_elements=_limit(schema, "maxLength", _REQUEST - 2)), 2)
+        return Declared(Shape(type=BYTES, max_elements=_limit(schema, "maxLength", _REQUEST - 2)), 2)
     if form == "duration":
-        return _Declared(Shape(type=DURATION, max_elements=_DURATION_SIZE), 3)
+        return Declared(Shape(type=DURATION, max_elements=_DURATION_SIZE), 3)
     if form == "date":
-        return _Declared(Shape(type=TIMESTAMP, max_elements=_DATE_SIZE), 12)
+        return Declared(Shape(type=TIMESTAMP, max_elements=_DATE_SIZE), 12)
     if form == "date-time":
-        return _Declared(Shape(type=TIMESTAMP, max_elements=_TIME_SIZE), 21)
+        return Declared(Shape(type=TIMESTAMP, max_elements=_TIME_SIZE), 21)
     choices = schema.get("enum")
     longest = _REQUEST - 2
     if choices:
         longest = max((len(choice.encode()) for choice in choices if isinstance(choice, str)), default=0)
-    return _Declared(Shape(type=STRING, max_elements=_length(schema, longest)), 2)
+    return Declared(Shape(type=STRING, max_elements=_length(schema, longest)), 2)
 
 
 def _limit(schema: Schema, name: str, otherwise: int) -> int:
@@ -181,18 +194,51 @@ def _length(schema: Schema, otherwise: int) -> int:
     return otherwise if schema.get("maxLength") is None else 4 * _limit(schema, "maxLength", 0)
 
 
-def with_metadata(schema: Schema) -> Schema:
-    """Return the schema of an object with the fields that every object has."""
-    name = {"type": "string"}
-    metadata = {"type": "object", "properties": {"name": name, "generateName": name}}
+# The greatest length of an object's name.
+_NAME = 253
+
+
+def with_metadata(schema: Schema, release: Version = NEWEST) -> Schema:
+    """Return the schema of an object with the fields that every object has (WithTypeAndObjectMeta)."""
+    properties = schema.get("properties") or {}
+    metadata = properties.get("metadata") or {}
+    names = metadata.get("properties") or {}
+    if (
+        all(_type(properties.get(name)) == "string" for name in ("kind", "apiVersion"))
+        and _type(metadata) == "object"
+        and all(_type(names.get(name)) == "string" for name in ("name", "generateName"))
+    ):
+        return schema
+    text = {"type": "string"}
+    known: Schema = {"name": text, "generateName": text}
+    if release >= (1, 37):
+        # The part of a generated name that the server adds has at least one character.
+        known = {
+            "name": _capped(names.get("name"), _NAME),
+            "generateName": _capped(names.get("generateName"), _NAME - 1),
+        }
     return {
         **schema,
-        "properties": {**(schema.get("properties") or {}), "kind": name, "apiVersion": name, "metadata": metadata},
+        "properties": {
+            **properties,
+            "kind": text,
+            "apiVersion": text,
+            "metadata": {"type": "object", "properties": known},
+        },
     }
 
 
+def _type(schema: Schema | None) -> Any:
+    return None if schema is None else schema.get("type")
+
+
+def _capped(schema: Schema | None, limit: int) -> Schema:
+    stated = None if schema is None else schema.get("maxLength")
+    return {"type": "string", "maxLength": limit if stated is None else min(stated, limit)}
+
+
 def _is_int_or_string(schema: Schema) -> bool:
-    return bool(schema.get("x-kubernetes-int-or-string")) or schema.get("format") == "int-or-string"
+    return bool(schema.get("x-kubernetes-int-or-string"))
 
 
 def _is_embedded(schema: Schema) -> bool:

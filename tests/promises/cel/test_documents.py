@@ -25,9 +25,9 @@ ROWS = [row for promise in TABLE["promises"] for row in promise["rows"]]
 
 @functools.cache
 def _shape() -> Shape:
-    shape = schemas.declared(TABLE["schema"], "selfType")
-    assert shape is not None
-    return shape
+    declared = schemas.declared(TABLE["schema"], "selfType")
+    assert declared is not None
+    return declared.shape
 
 
 @functools.cache
