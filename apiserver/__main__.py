@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from apiserver import app, delegation, dev, server
+from apiserver.apiextensions.following import Definitions
 from apiserver.audit import opening
 from apiserver.cluster import credentials
 from apiserver.cluster.client import Client
@@ -44,7 +45,7 @@ def main() -> int:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
-        settings, kinds = _understood(argv, environ)
+        settings, kinds, definitions = _understood(argv, environ)
     except ConfigError as e:
         return _misconfigured(e, argv)
     logs.configure(settings.logging)
@@ -53,7 +54,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     garbage.collect_elsewhere(allocator.trim, busy=workers.large_requests)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_command(settings, kinds, environ))
+            return runner.run(_command(settings, kinds, definitions, environ))
     except ConfigError as e:
         return _misconfigured(e, argv)
     except FAILURES as e:
@@ -61,16 +62,18 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 1
 
 
-def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config, Kinds]:
+def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config, Kinds, Definitions]:
     """Parse the command line. Raises ConfigError with all errors in flags, environment, and the files that they name."""
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
+    definitions = app.definitions(settings)
+    refused = definitions.load()
     judge = app.judged_everywhere if settings.follows else app.judged
-    kinds, errors = judge(settings.serving, reading.wrong, alone=settings.alone)
-    errors = [*reading.errors, *errors, *_named(settings, environ)]
+    kinds, errors = judge(settings.serving, reading.wrong, alone=settings.alone, custom=definitions.kinds)
+    errors = [*reading.errors, *errors, *(f"--{config.CRDS}: {text}" for text in refused), *_named(settings, environ)]
     if kinds is None or errors:
         raise ConfigError(errors)
-    return settings, kinds
+    return settings, kinds, definitions
 
 
 def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
@@ -97,12 +100,12 @@ def _misconfigured(error: ConfigError, argv: Sequence[str]) -> int:
     return 2
 
 
-async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> int:
+async def _command(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> int:
     match settings.command, settings.action:
         case config.DEV, _:
-            await dev.run(settings, kinds, environ)
+            await dev.run(settings, kinds, definitions, environ)
         case config.SERVE, _:
-            await _serve(settings, kinds, environ)
+            await _serve(settings, kinds, definitions, environ)
         case config.ROLES, _:
             print(_roles(kinds), end="")
         case config.PACKAGES, _:
@@ -111,7 +114,7 @@ async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -
         case _, "import" | "export" as action:
             return await _move(settings, kinds, environ, action)
         case _, action:
-            return await _store(settings, action)
+            return await _store(settings, definitions, action)
     return 0
 
 
@@ -119,7 +122,7 @@ def store_options(storage: config.Storage) -> StoreOptions:
     return StoreOptions(url=storage.redis_url, allow_volatile=storage.allow_volatile)
 
 
-async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
+async def _serve(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> None:
     stop = server.Stop()
     stop.install()
 
@@ -135,6 +138,7 @@ async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> 
             kinds,
             store_options(settings.storage),
             certificates,
+            definitions=definitions,
             delegates=delegates,
             stop=stop,
             ready=ready,
@@ -157,13 +161,13 @@ def _roles(kinds: Kinds) -> str:
     return "# Written by `sluice roles`, from the declarations of the kinds.\n" + "---\n".join(documents)
 
 
-async def _store(settings: Config, action: str) -> int:
+async def _store(settings: Config, definitions: Definitions, action: str) -> int:
     """Run a store command. `check` fails if anything would keep a server from starting, in any release that it may be."""
     command = {"init": administration.init, "check": administration.check, "info": administration.info}[action]
     options = store_options(settings.storage)
     if settings.storage.wait_seconds:
         await patience.wait(options, seconds=settings.storage.wait_seconds, tell=_say)
-    lines = await command(options, app.storage_names(settings.serving, alone=settings.alone))
+    lines = await command(options, app.storage_names(settings.serving, alone=settings.alone, custom=definitions.kinds))
     for line in lines:
         print(line)
     if action == "check":

@@ -29,6 +29,8 @@ from apiserver.admission.policies.validating import ValidatingAdmissionPolicy
 from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.admission.webhooks.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhooks.validating import ValidatingAdmissionWebhook
+from apiserver.apiextensions import kinds as custom_kinds
+from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.audit.record import Auditor
@@ -36,7 +38,7 @@ from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.codecs.objects import adopted, canonical, indexed
 from apiserver.codecs.protobuf import messages
 from apiserver.config import features
-from apiserver.config.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
+from apiserver.config.config import CRDS, FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.discovery.core import Core
@@ -132,12 +134,13 @@ class App:
         await self.drain.idle()
 
 
-def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
-    """Return the served kinds: the built-in ones and those of the operator's packages, in the enabled versions, of one release.
+def kinds(serving: Serving, *, alone: bool = False, custom: Sequence[Resource] = ()) -> Kinds:
+    """Return the served kinds: the built-in ones, those of the operator's packages, and `custom`, those of definitions. They are those of
+    one release, in the enabled versions.
 
     `alone` adds the kinds that a server without a cluster needs. Raises ConfigError, also for invalid combinations of feature gates.
     """
-    served, errors = judged(serving, alone=alone)
+    served, errors = judged(serving, alone=alone, custom=custom)
     if served is None or errors:
         raise ConfigError(errors)
     return served
@@ -149,7 +152,9 @@ def packaged(served: Kinds) -> list[Resource]:
     return [kind for kind in served if kind.stored.shape not in own]
 
 
-def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False) -> tuple[Kinds | None, list[str]]:
+def judged(
+    serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False, custom: Sequence[Resource] = ()
+) -> tuple[Kinds | None, list[str]]:
     """Return the served kinds, like `kinds`, and all errors in the flags about them.
 
     Flags in `wrong` have errors that are reported already. Nothing that depends on them is judged, nor on a package that cannot be
@@ -163,6 +168,9 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded, alone=alone)
     clashes = _gate_errors(loaded, {}, release)
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
+    if custom and served is not None and not mistakes:
+        served, mistakes = _served(serving, [*loaded, *custom], alone=alone)
+        told += (f"{_ABOUT_CRDS}{text}" for text in mistakes)
     if complete and served is not None:
         told += (f"--runtime-config: {text}" for text in enablement.errors(serving.runtime_config, served.configurable))
     if complete and not clashes:
@@ -171,8 +179,19 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     return served, told
 
 
+def definitions(config: Config) -> Definitions:
+    """Return the definitions in the operator's files, to be loaded. Their kinds must fit together and beside all others."""
+    judge = judged_everywhere if config.follows else judged
+
+    def why_not(custom: Sequence[Resource]) -> list[str]:
+        _, errors = judge(config.serving, alone=config.alone, custom=custom)
+        return [text.removeprefix(_ABOUT_CRDS) for text in errors if text.startswith(_ABOUT_CRDS)]
+
+    return Definitions(config.serving.crds, make=custom_kinds.resource, judge=why_not)
+
+
 def judged_everywhere(
-    serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False
+    serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False, custom: Sequence[Resource] = ()
 ) -> tuple[Kinds | None, list[str]]:
     """Return the same as `judged`, for a server that may become every supported release.
 
@@ -184,7 +203,7 @@ def judged_everywhere(
     refused: list[dict[str, str]] = []
     for release in reversed(SUPPORTED):
         asked = replace(serving, emulated=release, feature_gates={})
-        served, told = judged(asked, wrong, alone=alone)
+        served, told = judged(asked, wrong, alone=alone, custom=custom)
         newest = newest or served
         errors.append(dict.fromkeys(told))
         refused.append(
@@ -200,8 +219,11 @@ def judged_everywhere(
     return newest, [*kinds_wrong, *versions_wrong, *gates_wrong]
 
 
+_ABOUT_CRDS = f"--{CRDS}: "
+
+
 def _is_about_kinds(error: str) -> bool:
-    return error.startswith(f"--{KINDS}: ")
+    return error.startswith((f"--{KINDS}: ", _ABOUT_CRDS))
 
 
 def as_release(config: Config, release: Release) -> Config:
@@ -226,7 +248,8 @@ def _fit(serving: Serving, wrong: Set[str] = frozenset()) -> tuple[Mapping[str, 
 
 def _loaded(serving: Serving, release: Release) -> list[Resource | str]:
     """Return the built-in kinds and those of the operator's packages, as they are in a release, and the errors of packages."""
-    return [*at(release, RESOURCES), *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
+    builtin = at(release, RESOURCES) if serving.builtin else ()
+    return [*builtin, *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
 
 
 def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tuple[Kinds | None, list[str]]:
@@ -259,10 +282,10 @@ async def open_stores(options: StoreOptions, served: Kinds, serving: Serving, *,
     return await storage.open_stores(options, readers, adopt=adopt)
 
 
-def released(config: Config, release: Release) -> tuple[Config, Kinds]:
+def released(config: Config, release: Release, custom: Sequence[Resource] = ()) -> tuple[Config, Kinds]:
     """Return the configuration and the kinds of a server that is this release. Takes a tenth of a second: call it in a thread."""
     fit = as_release(config, release)
-    served = kinds(fit.serving, alone=fit.alone)
+    served = kinds(fit.serving, alone=fit.alone, custom=custom)
     _prepare(served)
     return fit, served
 
@@ -289,10 +312,11 @@ def adopters(served: Kinds, serving: Serving, *, alone: bool = False) -> dict[st
     return {name: adopt for name, adopt in found.items() if adopt is not None}
 
 
-def storage_names(serving: Serving, *, alone: bool = False) -> list[str]:
+def storage_names(serving: Serving, *, alone: bool = False, custom: Sequence[Resource] = ()) -> list[str]:
     """Return the names under which the store keeps kinds: those of the given release, or of every release that the server may be."""
     possible = SUPPORTED if serving.emulated is None else (serving.emulated,)
-    return sorted({kind.storage_name for release in possible for kind in _stored(serving, release, alone=alone)})
+    declared = (kind for release in possible for kind in _stored(serving, release, alone=alone))
+    return sorted({kind.storage_name for kind in (*declared, *custom)})
 
 
 def _stored(serving: Serving, release: Release, *, alone: bool) -> Sequence[Resource]:
@@ -338,9 +362,10 @@ def build(
     trust: Callable[[], Trust],
     delegates: Delegates,
     auditor: Auditor | None = None,
+    definitions: Definitions | None = None,
 ) -> App:
     """Compose the server. `trust` returns the CAs in force, `delegates` answer what this process cannot. Without an auditor nothing is
-    recorded.
+    recorded. `definitions` are those that `served` holds the kinds of.
     """
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
@@ -387,7 +412,7 @@ def build(
     )
     if app.control is not None:
         app.control.start(services, auditor)
-    documents = _documents(app, served, delegates=delegates)
+    documents = _documents(app, served, delegates=delegates, definitions=definitions)
     # In a cluster, kube-apiserver serves the core group.
     core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None
     handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
@@ -510,7 +535,9 @@ def published(served: Kinds) -> openapi_docs.OpenAPI:
     )
 
 
-def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
+def _documents(
+    app: App, served: Kinds, *, delegates: Delegates, definitions: Definitions | None
+) -> dict[str, Document]:
     """Return the documents by path."""
     ping = Check("ping", lambda: None)
     caches = Check("caches", app.stores.why_not_ready)
@@ -518,9 +545,10 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
     store = Check("store", app.stores.store_state, counted=False)
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = published(served)
+    followed = [] if definitions is None else [_followed(definitions)]
     return {
         **health.documents("livez", [ping]),
-        **health.documents("readyz", [ping, caches, synced, store, shutdown]),
+        **health.documents("readyz", [ping, caches, synced, store, *followed, shutdown]),
         **health.documents("healthz", [ping, caches]),
         "/metrics": health.scrape,
         "/metrics/slis": health.health_metrics,
@@ -530,6 +558,13 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
             openapi, request, path=request.info.path, query=request.exchange.query, now=time.time()
         ),
     }
+
+
+def _followed(definitions: Definitions) -> Check:
+    """Return the check of the operator's definitions, and show them in the metrics. It fails no endpoint: the former state is served."""
+    metrics.CRDS.labels("served").set_function(lambda: len(definitions.kinds))
+    metrics.CRDS.labels("refused").set_function(lambda: definitions.refused)
+    return Check("crds", definitions.problem, counted=False, public=True)
 
 
 def _others(served: Kinds, documents: Mapping[str, Document], *, core: Core | None) -> Document:

@@ -22,6 +22,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ import yaml
 
 from apiserver import app, delegation, server
 from apiserver.admission.core.files import Files
+from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config.config import Config, ConfigError
@@ -54,7 +56,7 @@ _OURS = (*_FOLDERS, "kubeconfig")
 _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
-async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
+async def run(config: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> None:
     """Serve until a stop signal; the store stops last. Raises EmbeddedError, BadCertificates, ConfigError.
 
     The data folder and the port are taken before anything is created or started.
@@ -69,7 +71,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     try:
         with _listen(config, environ) as sock:
             store.claim(f"process {os.getpid()}, https://{_host(config)}:{sock.getsockname()[1]}")
-            await _serve(config, kinds, environ, store=store, sock=sock, admission=admission, stop=stop)
+            await _serve(config, kinds, definitions, environ, store=store, sock=sock, admission=admission, stop=stop)
     except OSError as error:
         raise OSError(_explained(error, config)) from None
     finally:
@@ -79,6 +81,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
 async def _serve(
     config: Config,
     kinds: Kinds,
+    definitions: Definitions,
     environ: Mapping[str, str],
     *,
     store: Embedded,
@@ -92,19 +95,20 @@ async def _serve(
 
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
-        if config.dev.samples and _is_empty(kinds, stores):
+        if config.dev.samples and config.serving.builtin and _is_empty(kinds, stores):
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config)
 
     callers = delegation.callers(config)
     following = asyncio.create_task(tasks.supervised(admission.run, name="admission-files"))
     try:
-        await _initialise(store, kinds)
         await server.serve(
             config,
             kinds,
             options,
             dynamiccertificates.Certificates(kit.files),
+            definitions=definitions,
+            prepare=partial(_initialise, store),
             delegates=delegation.alone(config, admission.sources, callers),
             stop=stop,
             ready=ready,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from apiserver.app import App
 from apiserver.filters.state import Request
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import tasks
+from apiserver.schema.resource import Resource
 from apiserver.storage.store import Stores
 from apiserver.watchcache.errors import StorageError
 
@@ -30,10 +31,16 @@ PATIENCE_SECONDS = 60.0
 
 
 class Generation:
-    """One composed server with its stores, which are open. `begin` composes it, `close` closes the stores."""
+    """One composed server with its stores, which are open. `begin` composes it, `close` closes the stores.
 
-    def __init__(self, kinds: Kinds, stores: Stores, compose: Callable[[Kinds, Stores], App]) -> None:
+    `custom` are those of the kinds that definitions describe.
+    """
+
+    def __init__(
+        self, kinds: Kinds, stores: Stores, compose: Callable[[Kinds, Stores], App], *, custom: Sequence[Resource] = ()
+    ) -> None:
         self.kinds = kinds
+        self.custom = custom
         self.stores = stores
         self._compose = compose
         self._app: App | None = None

@@ -357,6 +357,11 @@ FEATURE_ENABLED = Gauge(
     "name",
     "stage",
 )
+CRDS = Gauge(
+    "sluice_crds",
+    "Definitions of --crds that are served, and their files and folders that are not served as they are now.",
+    "state",
+)
 BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with the version.", "git_version")
 BUILD_INFO.labels(__version__).set(1)
 VERSION_INFO = Gauge(

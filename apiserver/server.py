@@ -18,11 +18,13 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from apiserver import app as composition
+from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.releases import Release
 from apiserver.app import App
 from apiserver.audit.opening import open_auditor
@@ -33,6 +35,7 @@ from apiserver.generations import Generation, Generations
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import allocator, tasks
 from apiserver.runtime.fairqueue import FairQueue
+from apiserver.schema.resource import Resource
 from apiserver.serving.connections import Connections, check_parser, remember_no_targets
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
@@ -158,6 +161,11 @@ class Server:
 
 
 Ready = Callable[[int, Stores], Awaitable[None]]
+Prepare = Callable[[Kinds], Awaitable[None]]
+
+
+async def _nothing(_kinds: Kinds) -> None:
+    return None
 
 
 async def serve(
@@ -166,13 +174,16 @@ async def serve(
     options: StoreOptions,
     certificates: Certificates,
     *,
+    definitions: Definitions,
     delegates: Delegates,
     stop: Stop,
     ready: Ready,
     environ: Mapping[str, str],
+    prepare: Prepare = _nothing,
     sock: socket.socket | None = None,
 ) -> None:
-    """Serve until a stop signal. `ready` is called with the port once everything is served.
+    """Serve until a stop signal. `ready` is called with the port once everything is served, `prepare` before the stores of kinds are
+    opened.
 
     The port opens before memory is full, so that health checks can name what is missing, and watches wait instead of being refused.
     Only a port that a predecessor may still be serving is left to it for a while. `sock` is the result of an earlier `listen`, if any.
@@ -189,21 +200,25 @@ async def serve(
 
     def compose(fit: config.Config, kinds: Kinds, stores: Stores) -> App:
         return composition.build(
-            fit, kinds, stores=stores, trust=lambda: certificates.trust, delegates=informed, auditor=auditor
+            fit,
+            kinds,
+            stores=stores,
+            trust=lambda: certificates.trust,
+            delegates=informed,
+            auditor=auditor,
+            definitions=definitions if settings.serving.crds else None,
         )
 
-    async def opened(fit: config.Config, kinds: Kinds) -> Generation:
-        stores = await composition.open_stores(options, kinds, fit.serving, alone=fit.alone)
-        return Generation(kinds, stores, partial(compose, fit))
+    async def opened(aim: Aim) -> Generation:
+        fit, served = await asyncio.to_thread(composition.released, settings, aim.release, aim.custom)
+        await prepare(served)
+        stores = await composition.open_stores(options, served, fit.serving, alone=fit.alone)
+        return Generation(served, stores, partial(compose, fit), custom=aim.custom)
 
-    async def opened_as(release: Release) -> Generation:
-        return await opened(*await asyncio.to_thread(composition.released, settings, release))
-
-    if front is None:
-        first = await opened(settings, kinds)
-    else:
+    followed = Followed(front, definitions)
+    if front is not None:
         await stop.patiently(front.ready.wait(), seconds=FRONT_SECONDS)
-        first = await opened_as(front.release or kinds.release)
+    first = await opened(followed.aim(kinds.release))
     if auditor is not None:
         auditor.start()
     limits = settings.limits
@@ -213,10 +228,12 @@ async def serve(
         )
         server = Server(generations, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(start, generations, delegates))
-        beside = [complete]
-        if front is not None:
-            following = partial(_follow, front, generations, opened_as)
-            beside.append(asyncio.ensure_future(tasks.supervised(following, name="release")))
+        following = partial(_follow, followed, generations, opened)
+        beside = [
+            complete,
+            asyncio.ensure_future(tasks.supervised(definitions.run, name="definitions")),
+            asyncio.ensure_future(tasks.supervised(following, name="generations")),
+        ]
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
             if not stop.wanted.is_set():
@@ -252,15 +269,47 @@ class Start:
         return None if wanted in (None, served) else f"kube-apiserver is {wanted}, and {served} is served still"
 
 
-async def _follow(
-    front: Front, generations: Generations, opened_as: Callable[[Release], Awaitable[Generation]]
-) -> None:
-    """Serve the release of the kube-apiserver in front, whenever it changes."""
+class Aim(NamedTuple):
+    """What the server should be: a release of Kubernetes, with the kinds of the operator's definitions."""
+
+    release: Release
+    custom: Sequence[Resource]
+
+
+class Followed:
+    """Decides what the server should be: `front` the release, `definitions` the kinds of definitions. Without `front` the release stays."""
+
+    def __init__(self, front: Front | None, definitions: Definitions) -> None:
+        self._front = front
+        self._definitions = definitions
+
+    def aim(self, release: Release) -> Aim:
+        """Return what the server should be now. `release` is the one if none is known."""
+        known = self._front.release if self._front is not None else None
+        return Aim(known or release, self._definitions.kinds)
+
+    async def other_than(self, aim: Aim) -> Aim:
+        """Wait until the server should be something else. Return what."""
+        changes: list[asyncio.Future[object]] = [asyncio.ensure_future(self._definitions.other_than(aim.custom))]
+        if self._front is not None:
+            changes.append(asyncio.ensure_future(self._front.other_than(aim.release)))
+        try:
+            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for change in changes:
+                change.cancel()
+            await asyncio.gather(*changes, return_exceptions=True)
+        return self.aim(aim.release)
+
+
+async def _follow(followed: Followed, generations: Generations, opened: Callable[[Aim], Awaitable[Generation]]) -> None:
+    """Be what the server should be, whenever that changes."""
     while True:
-        release = await front.other_than(generations.present.kinds.release)
-        logger.info("following kube-apiserver", extra={"release": str(release)})
-        replacing = asyncio.ensure_future(generations.replace(await opened_as(release)))
-        changing = asyncio.ensure_future(front.other_than(release))
+        present = generations.present
+        aim = await followed.other_than(Aim(present.kinds.release, present.custom))
+        logger.info("another generation is wanted", extra={"release": str(aim.release), "definitions": len(aim.custom)})
+        replacing = asyncio.ensure_future(_replace(generations, aim, opened))
+        changing = asyncio.ensure_future(followed.other_than(aim))
         try:
             await asyncio.wait((replacing, changing), return_when=asyncio.FIRST_COMPLETED)
             if replacing.done():
@@ -269,6 +318,10 @@ async def _follow(
             for task in (replacing, changing):
                 task.cancel()
             await asyncio.gather(replacing, changing, return_exceptions=True)
+
+
+async def _replace(generations: Generations, aim: Aim, opened: Callable[[Aim], Awaitable[Generation]]) -> None:
+    await generations.replace(await opened(aim))
 
 
 def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket:

@@ -47,6 +47,7 @@ DEV, SERVE, STORE, ROLES, PACKAGES = "dev", "serve", "store", "roles", "kinds"
 STORE_ACTIONS = ("init", "check", "info", "import", "export")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES), (DEV, SERVE)
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
+CRDS, BUILTIN = "crds", "builtin-kinds"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
@@ -306,7 +307,8 @@ class Dev:
 class Serving:
     """The addresses and certificates of the server, and what it serves. Empty file names: the command makes its own certificates.
 
-    `group` is the group of kinds that name none. `kinds` are the modules whose kinds are served beside the built-in ones.
+    `group` is the group of kinds that name none. `kinds` are the modules whose kinds are served beside the built-in ones, `crds` the
+    files whose definitions are. `builtin`: the built-in kinds are served.
     `emulated` is the release to be, None to follow the kube-apiserver in front. `feature_gates` are the switched gates by name.
     `runtime_config` is checked when the kinds are known.
     """
@@ -319,6 +321,11 @@ class Serving:
         text="API group of the served kinds that name none", value="GROUP")
     kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+    crds: tuple[Path, ...] = flag(CRDS, (DEV, SERVE, STORE, ROLES), _existing, "",
+        text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
+        "times", value="FILE|DIR", many=True)
+    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES), _boolean, "true",
+        text="serve the built-in kinds; without them there must be others", switch=True)
     emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, _release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
         f"kube-apiserver in front, all else is {releases.NEWEST})", value="MAJOR.MINOR")
@@ -590,6 +597,8 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     values = flags.values(FLAGS, words.command, words, environ)
     errors = [f"unknown argument {word}" for word in unknown] + values.errors
     errors += _overlaps(values)
+    if not values.get(BUILTIN, True) and not _given(values, KINDS) and not _given(values, CRDS):
+        errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
     if words.command == SERVE:
         errors += _contradictions(values, environ)
     action: str = getattr(words, "action", "")

@@ -74,12 +74,13 @@ def _all(name: str, checks: Sequence[Check], query: Query) -> web.Response:
         _count(name, check, reason)
         if reason is None:
             lines.append(f"[+]{check.name} ok")
-        elif check.counted:
-            shown = reason if check.public and "verbose" in query else "reason withheld"
+            continue
+        shown = reason if check.public and "verbose" in query else "reason withheld"
+        if check.counted:
             lines.append(f"[-]{check.name} failed: {shown}")
             failed.append(f"{check.name}: {reason}")
         else:
-            lines.append(f"[-]{check.name} failed, not counted: reason withheld")
+            lines.append(f"[-]{check.name} failed, not counted: {shown}")
     unknown = excluded - {check.name for check in checks}
     if unknown:
         listed = ",".join(map(go_quote, nsmallest(SHOWN, unknown)))

@@ -90,6 +90,7 @@ async def serving(
             app.kinds(settings.serving, alone=settings.alone),
             patient(store.url),
             dynamiccertificates.Certificates(kit.files),
+            definitions=app.definitions(settings),
             delegates=replace(delegation.alone(settings), front=front, ready=known),
             stop=stop,
             ready=ready,
