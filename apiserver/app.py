@@ -272,14 +272,31 @@ def release_of(serving: Serving) -> Release:
     return NEWEST if serving.emulated is None else serving.emulated
 
 
-async def open_stores(options: StoreOptions, served: Kinds, serving: Serving, *, alone: bool = False) -> Stores:
-    """Start following the stores of the kinds. Objects of other releases are read as this release would have stored them.
+async def open_stores(
+    options: StoreOptions, served: Kinds, serving: Serving, *, alone: bool = False, creatable: Iterable[Resource] = ()
+) -> Stores:
+    """Start following the stores of the kinds. Objects of other releases are read as this release would have stored them. `creatable` are
+    kinds that are created in a store that lacks them and holds others.
 
     Raises ValueError when the URL cannot be read.
     """
     readers = {kind.storage_name: indexed.reader(kind) for kind in served.stored}
     adopt = await asyncio.to_thread(adopters, served, serving, alone=alone)
-    return await storage.open_stores(options, readers, adopt=adopt)
+    created = frozenset(kind.storage_name for kind in creatable)
+    return await storage.open_stores(options, readers, adopt=adopt, creatable=created)
+
+
+async def add_stores(stores: Stores, served: Kinds, *, creates: bool) -> None:
+    """Follow the stores of further kinds. `creates`: the store may lack them. Raises StorageError."""
+    for kind in served.stored:
+        if kind.storage_name not in stores:
+            await stores.add(kind.storage_name, indexed.reader(kind), creates=creates)
+
+
+def read_otherwise(stores: Stores, changed: Iterable[Resource]) -> None:
+    """Read the stored objects of kinds by their changed definitions. Their watches end, and their memory is filled anew."""
+    for kind in changed:
+        stores.read_otherwise(kind.storage_name, indexed.reader(kind))
 
 
 def released(config: Config, release: Release, custom: Sequence[Resource] = ()) -> tuple[Config, Kinds]:
@@ -363,12 +380,15 @@ def build(
     delegates: Delegates,
     auditor: Auditor | None = None,
     definitions: Definitions | None = None,
+    encodings: EncodingCache | None = None,
 ) -> App:
     """Compose the server. `trust` returns the CAs in force, `delegates` answer what this process cannot. Without an auditor nothing is
-    recorded. `definitions` are those that `served` holds the kinds of.
+    recorded. `definitions` are those that `served` holds the kinds of. Servers that share stores must share `encodings`, too, because
+    these belong to stored objects.
     """
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
-    workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
+    workers, managers = RENDERING, FieldManagers(served)
+    encodings = EncodingCache(config.limits.encoding_bytes) if encodings is None else encodings
     switched = gates(config.serving, served)
     _report(switched)
     _report_release(served.release)

@@ -1,8 +1,13 @@
 """Generations of the composed server in one process: a new one takes over from the present one without losing a request.
 
 A generation is everything that is made for one set of kinds: memory, filters, handlers. A new one is opened beside the present one. It
-gets every new request from the moment at which its memory is full. The old one ends its watches, spread over time, finishes its requests
-and closes its stores. Both read the same log, so clients resume their watches from their resourceVersion. Memory holds both meanwhile.
+gets every new request from the moment at which its memory is full.
+
+* Another release has stores of its own, because it reads objects otherwise. The old generation ends its watches, spread over time, finishes
+  its requests and closes its stores. Both read the same log, so clients resume their watches from their resourceVersion. Memory holds both
+  meanwhile.
+* Other definitions of custom resources share the stores. Only the memory of new kinds is filled, and of those whose definition changed:
+  their watches end, and clients resume them. Watches of all other kinds go on in the old generation, which ends with the last of them.
 
 Knows neither sockets nor why kinds change.
 """
@@ -16,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from apiserver.app import App
+from apiserver.app import App, read_otherwise
 from apiserver.filters.state import Request
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import tasks
@@ -26,6 +31,9 @@ from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
+MOST_OLD = 8
+"""Old generations that may wait for the end of their watches. When there are more, all watches end, the oldest first: each generation holds
+its own documents in memory, and a watch lives up to an hour."""
 PATIENCE_SECONDS = 60.0
 """How often the log says what a new generation waits for."""
 
@@ -42,6 +50,8 @@ class Generation:
         self.kinds = kinds
         self.custom = custom
         self.stores = stores
+        self.names = frozenset(kind.storage_name for kind in kinds.stored)
+        """The stores that it needs."""
         self._compose = compose
         self._app: App | None = None
         self._beside: list[asyncio.Task[None]] = []
@@ -75,6 +85,11 @@ class Generation:
             await self.end_tasks()
             await self.stores.close()
 
+    def changed_since(self, old: Generation) -> list[Resource]:
+        """Return the kinds that the old generation has by another definition."""
+        before = {kind.storage_name: kind for kind in old.custom}
+        return [kind for kind in self.custom if before.get(kind.storage_name, kind) is not kind]
+
     async def end_tasks(self) -> None:
         """End the tasks beside requests."""
         for task in self._beside:
@@ -94,6 +109,7 @@ class Generations:
         self._watch_seconds = watch_seconds
         self._request_seconds = request_seconds
         self._old: dict[Generation, asyncio.Task[None]] = {}
+        self._new: Generation | None = None
         self._replaced = asyncio.Event()
 
     def handle(self, request: Request) -> Awaitable[Any]:
@@ -103,44 +119,81 @@ class Generations:
     def filling(self) -> bool:
         return self.present.app.filling()
 
-    async def replace(self, new: Generation) -> None:
-        """Let the new generation take over once it is complete. It is closed if it cannot, or if this is cancelled."""
+    async def replace(self, new: Generation, *, join: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let the new generation take over once it is complete. It is closed if it cannot, or if this is cancelled.
+
+        `join` makes the stores that both share follow what only the new one needs; None if it has stores of its own.
+        """
         old = self.present
+        self._new = new
         try:
-            await _patiently(new)
-            await _catch_up(new.stores, old.stores)
+            if join is not None:
+                await join()
+            else:
+                await _patiently(new)
+                await _catch_up(new.stores, old.stores)
             new.begin()
             await new.complete()
             await new.app.admission.prepare_once()
         except BaseException:
+            self._new = None
             await self._close(new)
             raise
-        self.present = new
-        about = {"release": str(new.kinds.release), "before": str(old.kinds.release)}
+        self.present, self._new = new, None
+        if join is not None:
+            # In the same step: no request of the new generation meets objects that were read by the former definition.
+            read_otherwise(new.stores, new.changed_since(old))
+            new.stores.end_watches(of=old.names - new.names)
+        about = {
+            "release": str(new.kinds.release), "before": str(old.kinds.release),
+            "definitions": len(new.custom), "definitions_before": len(old.custom),
+        }  # fmt: skip
         logger.info("a new generation serves", extra=about)
         self._replaced.set()
         self._replaced = asyncio.Event()
-        self._old[old] = asyncio.create_task(self._retire(old), name="retirement")
+        self._old[old] = asyncio.create_task(self._retire(old, alone=join is None), name="retirement")
 
     async def replaced(self) -> None:
         """Wait until a new generation serves."""
         await self._replaced.wait()
 
-    async def _retire(self, old: Generation) -> None:
+    async def _retire(self, old: Generation, *, alone: bool) -> None:
         try:
-            await old.app.end_watches(self._watch_seconds)
+            if alone:
+                await old.app.end_watches(self._watch_seconds)
             async with asyncio.timeout(self._request_seconds):
-                await old.app.finish()
+                await (old.app.finish() if alone else old.app.drain.idle(watches=False))
         except TimeoutError:
             drain = old.app.drain
             about = {"requests": drain.requests, "watches": drain.watches}
             logger.warning("an old generation is closed before its last request", extra=about)
+        if not alone:
+            await self._leave(old)
+            if len(self._old) > MOST_OLD:
+                await old.app.end_watches(self._watch_seconds)
+            await old.app.drain.idle()
         await self._close(old)
         del self._old[old]
         logger.info("an old generation is closed", extra={"release": str(old.kinds.release)})
 
+    async def _leave(self, generation: Generation) -> None:
+        """Free the memory of kinds that no other generation needs."""
+        await generation.end_tasks()
+        needed = frozenset().union(*(other.names for other in self._sharing(generation)))
+        left, generation.names = generation.names - needed, frozenset()
+        for name in left & generation.stores.keys():
+            await generation.stores.remove(name)
+
+    def _sharing(self, generation: Generation) -> list[Generation]:
+        """Return the other generations with the same stores."""
+        others = (self.present, *self._old, *([self._new] if self._new is not None else []))
+        return [other for other in others if other is not generation and other.stores is generation.stores]
+
     async def _close(self, generation: Generation) -> None:
         """Close a generation that is not the present one. The metrics of its kinds are those of the present one again."""
+        if self._sharing(generation):
+            await self._leave(generation)
+            return
         await generation.close()
         generation.stores.hide_metrics()
         self.present.stores.show_metrics()

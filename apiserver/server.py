@@ -19,7 +19,7 @@ import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from apiserver.config import config
 from apiserver.delegation import Delegates
 from apiserver.generations import Generation, Generations
 from apiserver.kinds.served import Kinds
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.runtime import allocator, tasks
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.schema.resource import Resource
@@ -164,10 +165,6 @@ Ready = Callable[[int, Stores], Awaitable[None]]
 Prepare = Callable[[Kinds], Awaitable[None]]
 
 
-async def _nothing(_kinds: Kinds) -> None:
-    return None
-
-
 async def serve(
     settings: config.Config,
     kinds: Kinds,
@@ -179,11 +176,13 @@ async def serve(
     stop: Stop,
     ready: Ready,
     environ: Mapping[str, str],
-    prepare: Prepare = _nothing,
+    prepare: Prepare | None = None,
     sock: socket.socket | None = None,
 ) -> None:
-    """Serve until a stop signal. `ready` is called with the port once everything is served, `prepare` before the stores of kinds are
-    opened.
+    """Serve until a stop signal. `ready` is called with the port once everything is served.
+
+    `prepare` is called before stores are opened, and creates those that are missing. Without it, the stores of definitions are created in
+    a store that holds other kinds.
 
     The port opens before memory is full, so that health checks can name what is missing, and watches wait instead of being refused.
     Only a port that a predecessor may still be serving is left to it for a while. `sock` is the result of an earlier `listen`, if any.
@@ -198,6 +197,8 @@ async def serve(
     front, start = delegates.front, Start()
     informed = replace(delegates, missing=lambda: delegates.missing() or start.missing(front))
 
+    encodings = EncodingCache(settings.limits.encoding_bytes)
+
     def compose(fit: config.Config, kinds: Kinds, stores: Stores) -> App:
         return composition.build(
             fit,
@@ -207,18 +208,14 @@ async def serve(
             delegates=informed,
             auditor=auditor,
             definitions=definitions if settings.serving.crds else None,
+            encodings=encodings,
         )
 
-    async def opened(aim: Aim) -> Generation:
-        fit, served = await asyncio.to_thread(composition.released, settings, aim.release, aim.custom)
-        await prepare(served)
-        stores = await composition.open_stores(options, served, fit.serving, alone=fit.alone)
-        return Generation(served, stores, partial(compose, fit), custom=aim.custom)
-
+    openings = Openings(settings, options, compose, prepare)
     followed = Followed(front, definitions)
     if front is not None:
         await stop.patiently(front.ready.wait(), seconds=FRONT_SECONDS)
-    first = await opened(followed.aim(kinds.release))
+    first = await openings.opened(followed.aim(kinds.release))
     if auditor is not None:
         auditor.start()
     limits = settings.limits
@@ -228,7 +225,7 @@ async def serve(
         )
         server = Server(generations, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(start, generations, delegates))
-        following = partial(_follow, followed, generations, opened)
+        following = partial(_follow, followed, generations, openings)
         beside = [
             complete,
             asyncio.ensure_future(tasks.supervised(definitions.run, name="definitions")),
@@ -302,13 +299,47 @@ class Followed:
         return self.aim(aim.release)
 
 
-async def _follow(followed: Followed, generations: Generations, opened: Callable[[Aim], Awaitable[Generation]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """Opens generations. `compose` composes the server of a configuration, with its kinds and stores; `prepare` is that of `serve`."""
+
+    settings: config.Config
+    options: StoreOptions
+    compose: Callable[[config.Config, Kinds, Stores], App]
+    prepare: Prepare | None
+
+    async def opened(self, aim: Aim) -> Generation:
+        """Open a generation with stores of its own."""
+        fit, kinds = await self._chosen(aim)
+        creatable = aim.custom if self.prepare is None else ()
+        stores = await composition.open_stores(self.options, kinds, fit.serving, alone=fit.alone, creatable=creatable)
+        return Generation(kinds, stores, partial(self.compose, fit), custom=aim.custom)
+
+    async def replace(self, generations: Generations, aim: Aim) -> None:
+        """Open a generation, and let it take over. Within a release it shares the stores of the present one."""
+        present = generations.present
+        if aim.release != present.kinds.release:
+            await generations.replace(await self.opened(aim))
+            return
+        fit, kinds = await self._chosen(aim)
+        new = Generation(kinds, present.stores, partial(self.compose, fit), custom=aim.custom)
+        join = partial(composition.add_stores, present.stores, kinds, creates=self.prepare is None)
+        await generations.replace(new, join=join)
+
+    async def _chosen(self, aim: Aim) -> tuple[config.Config, Kinds]:
+        fit, kinds = await asyncio.to_thread(composition.released, self.settings, aim.release, aim.custom)
+        if self.prepare is not None:
+            await self.prepare(kinds)
+        return fit, kinds
+
+
+async def _follow(followed: Followed, generations: Generations, openings: Openings) -> None:
     """Be what the server should be, whenever that changes."""
     while True:
         present = generations.present
         aim = await followed.other_than(Aim(present.kinds.release, present.custom))
         logger.info("another generation is wanted", extra={"release": str(aim.release), "definitions": len(aim.custom)})
-        replacing = asyncio.ensure_future(_replace(generations, aim, opened))
+        replacing = asyncio.ensure_future(openings.replace(generations, aim))
         changing = asyncio.ensure_future(followed.other_than(aim))
         try:
             await asyncio.wait((replacing, changing), return_when=asyncio.FIRST_COMPLETED)
@@ -318,10 +349,6 @@ async def _follow(followed: Followed, generations: Generations, opened: Callable
             for task in (replacing, changing):
                 task.cancel()
             await asyncio.gather(replacing, changing, return_exceptions=True)
-
-
-async def _replace(generations: Generations, aim: Aim, opened: Callable[[Aim], Awaitable[Generation]]) -> None:
-    await generations.replace(await opened(aim))
 
 
 def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket:

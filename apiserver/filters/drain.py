@@ -46,9 +46,9 @@ class Drain:
         if self._changed is not None:
             self._changed.set()
 
-    async def idle(self) -> None:
-        """Wait until no request is being served."""
-        while self.requests or self.watches:
+    async def idle(self, *, watches: bool = True) -> None:
+        """Wait until no request is being served. Without `watches`, these may go on."""
+        while self.requests or (watches and self.watches):
             self._changed = self._changed or asyncio.Event()
             self._changed.clear()
             await self._changed.wait()

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from apiserver.storage import functions
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.functions import Commands, Head
+from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
-from apiserver.storage.preflight import INFO, Server, clock_refusals, survey
+from apiserver.storage.preflight import INFO, Server, clock_refusals, head_refusals, survey
 
 logger = logging.getLogger(__name__)
 
@@ -103,13 +104,19 @@ class Link:
 
 
 async def open_session(
-    options: StoreOptions, commands: Mapping[str, Commands], *, epochs: dict[str, int], first: bool
+    options: StoreOptions,
+    commands: Mapping[str, Commands],
+    *,
+    epochs: dict[str, int],
+    first: bool,
+    creatable: Set[str] = frozenset(),
 ) -> Session:
     """Connect, check everything, and take over every log that another process changed or that is older than an epoch met before.
 
     `epochs` holds the highest epoch ever met of each resource's log; this function keeps it up to date. With `first` (nothing was
     served from memory yet) any finding is an error. Later only a server that is not a primary is one. The session's user heeds
-    the other findings and goes on reading. Raises Rejected, Disconnected, Failed.
+    the other findings and goes on reading. Missing resources that are `creatable` are created, if the store holds any other one: a store
+    that was lost as a whole must not be created again without a word. Raises Rejected, Disconnected, Failed.
     """
     async with asyncio.timeout(options.connect_seconds * 3) as limit:
         opened: list[Connection] = []
@@ -117,7 +124,7 @@ async def open_session(
             opened.append(await Connection.open(options, "sluice-reads"))
             opened.append(await Connection.open(options, "sluice-writes"))
             opened.append(await Connection.open(options, "sluice-bulk"))
-            return await _verified(options, commands, opened, epochs=epochs, first=first)
+            return await _verified(options, commands, opened, epochs=epochs, first=first, creatable=creatable)
         except BaseException:
             for connection in opened:
                 await connection.close("not used")
@@ -133,6 +140,7 @@ async def _verified(
     *,
     epochs: dict[str, int],
     first: bool,
+    creatable: Set[str],
 ) -> Session:
     reads, writes, bulk = opened
     found = await survey(reads, options, commands)
@@ -141,6 +149,10 @@ async def _verified(
         check_same_server(await connection.call(INFO), run_id)
     if found.server.loading or found.server.role != "master":
         raise Rejected(found.refusals[0])
+    if found.heads and not found.refusals:
+        for resource in creatable & found.missing.keys():
+            found.heads[resource] = await create(reads, resource, commands[resource], run_id)
+            del found.missing[resource]
     refusals = found.refusals + (clock_refusals(found.offset) if first else [])
     if first and (refusals or found.missing):
         raise Rejected("; ".join(refusals + list(found.missing.values())))
@@ -158,12 +170,41 @@ def check_same_server(info_text: bytes, run_id: str) -> None:
         raise Rejected("the store's address leads to different servers")
 
 
+async def create(connection: Connection, resource: str, commands: Commands, run_id: str) -> Head:
+    """Create the keys of a resource that has none, and return its head. Raises Lost if it has some, and what a connection raises."""
+    reply = await connection.call(commands.init(run_id, secrets.token_hex(8)))
+    logger.info("a resource is created in the store", extra={"resource": resource, "answer": reply[0].decode()})
+    return functions.head(await connection.call(commands.head))
+
+
+async def join(
+    session: Session, resource: str, commands: Commands, *, epochs: dict[str, int], creates: bool = False
+) -> None:
+    """Take one more resource into a session. `creates`: it is created if it is missing and the session has others, which prove that the
+    store was not lost. Raises Lost, Rejected, and what a connection raises.
+    """
+    reply = await session.reads.call(commands.head)
+    try:
+        head = functions.head(reply)
+    except Lost:
+        if not creates or not session.heads:
+            raise
+        head = await create(session.reads, resource, commands, session.run_id)
+    if wrong := head_refusals(resource, head):
+        raise Rejected("; ".join(wrong))
+    session.heads[resource] = head
+    await _take_over(session, {resource: commands}, epochs)
+
+
 async def _take_over(session: Session, commands: Mapping[str, Commands], epochs: dict[str, int]) -> None:
-    for resource, head in list(session.heads.items()):
+    for resource, command in commands.items():
+        head = session.heads.get(resource)
+        if head is None:
+            continue
         session.clock.heard(head.now_ms)
         highest = epochs.get(resource, 0)
         if not head.own or head.epoch < highest:
-            fence = functions.fence(await session.reads.call(commands[resource].fence(session.run_id, highest)))
+            fence = functions.fence(await session.reads.call(command.fence(session.run_id, highest)))
             session.fenced = session.fenced or fence.started
             head = session.heads[resource] = head._replace(epoch=fence.epoch, last=fence.last, own=True)
         epochs[resource] = max(highest, head.epoch)

@@ -102,12 +102,20 @@ class Follower(Protocol):
 
 
 class Tail:
-    """Follows all logs over one connection of its own."""
+    """Follows all logs over one connection of its own. Logs may come and go: a question asks about those of its moment."""
 
     def __init__(self, options: StoreOptions, followers: Mapping[str, Follower]) -> None:
         """`followers` by the names of their streams."""
         self._options = options
         self._followers = {name.encode(): follower for name, follower in followers.items()}
+
+    def add(self, name: str, follower: Follower) -> None:
+        """Follow one more stream, from the next question on."""
+        self._followers[name.encode()] = follower
+
+    def remove(self, name: str) -> None:
+        """Follow a stream no more. What the present answer holds of it is ignored."""
+        self._followers.pop(name.encode(), None)
 
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:
         """Connect, pass the server's INFO to `verify`, and follow until the connection breaks (Disconnected).
@@ -212,15 +220,16 @@ class _Reading:
         """Feed the rest of an answer. Return False when this step must end before the rest is fed."""
         since = self._loop.time()
         for portion in self._left:
-            follower = self._followers[portion.name]
+            follower = self._followers.get(portion.name)
             self._announced.pop(portion.name, None)
             # A follower that was filled anew since the step before reads on from another position.
-            if portion.after is None or portion.after == follower.position():
+            if follower is not None and (portion.after is None or portion.after == follower.position()):
                 follower.feed(portion.entries)
             if self._loop.time() - since > SLICE_SECONDS:
                 return False
         for name, last in self._announced.items():
-            self._followers[name].nothing(last)
+            if (follower := self._followers.get(name)) is not None:
+                follower.nothing(last)
         return True
 
     async def _feed_on(self) -> None:

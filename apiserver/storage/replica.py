@@ -221,6 +221,12 @@ class Replica:
         self.hub.end_all()
         self.wants_filling.set()
 
+    def read_otherwise(self, index_func: IndexFunc) -> None:
+        """Read labels and fields otherwise from now on: end all watches cleanly, and ask to be filled anew."""
+        self._index_func = index_func
+        self._no_fields = ("",) * len(index_func(_BLANK)[1])
+        self.rebuild("definition", "the definition of the kind changed")
+
     def lost(self, reason: str) -> None:
         """Note that the store no longer holds this resource. Memory stays, for reads that it may serve."""
         if self.fault is None:

@@ -10,11 +10,13 @@ Verbs call this module; nothing here calls them, knows a kind, or knows HTTP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import random
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
@@ -48,6 +50,8 @@ FIRST_BACKOFF = 0.05
 STEADY_SECONDS = 2.0
 """A session that ended sooner was as useless as none: its cause probably persists."""
 PUMP_PAUSE = 0.05
+LOOK_SECONDS = 0.25
+"""While a resource that was added is filled: time between two looks whether the store has lost it."""
 STOPPING = "the server is stopping"
 _NOTHING_ADOPTED: Mapping[str, AdoptFunc] = MappingProxyType({})
 
@@ -234,6 +238,16 @@ class Store:
         return entry
 
 
+@dataclass(slots=True)
+class _Live:
+    """What works on the present session: `fillings` fill the replicas, by resource."""
+
+    session: Session
+    group: asyncio.TaskGroup
+    tail: Tail
+    fillings: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+
 class Stores(Mapping[str, Store]):
     """All resources of one store, and the tasks that maintain them."""
 
@@ -245,7 +259,9 @@ class Stores(Mapping[str, Store]):
         boot_id: str,
         rng: random.Random,
         adopt: Mapping[str, AdoptFunc],
+        creatable: Set[str] = frozenset(),
     ) -> None:
+        self._creatable = creatable
         self._loop = loop = asyncio.get_running_loop()
         self._options = options
         self._boot_id = boot_id
@@ -254,27 +270,29 @@ class Stores(Mapping[str, Store]):
         self._epochs: dict[str, int] = {}
         """The highest epoch ever met of each resource's log, whichever server showed it."""
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
-        budget = Budget(options.window_bytes)
-        self._replicas = {
-            name: Replica(
-                name,
-                index_func,
-                options=options,
-                budget=budget,
-                clock=loop.time,
-                seen=self._writer.seen,
-                adopt=adopt.get(name),
-            )
-            for name, index_func in resources.items()
-        }
-        self._stores = {
-            name: Store(replica, options=options, link=self._link, writer=self._writer)
-            for name, replica in self._replicas.items()
-        }
+        self._budget = Budget(options.window_bytes)
+        self._replicas = {name: self._replica(name, index, adopt.get(name)) for name, index in resources.items()}
+        self._stores = {name: self._store(replica) for name, replica in self._replicas.items()}
         self._upkeep = upkeep.Upkeep(options, self._link, self._replicas, rng=rng, clock=loop.time)
         self._ready = asyncio.Event()
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._live: _Live | None = None
+
+    def _replica(self, name: str, index_func: IndexFunc, adopt: AdoptFunc | None) -> Replica:
+        return Replica(
+            name,
+            index_func,
+            options=self._options,
+            budget=self._budget,
+            clock=self._loop.time,
+            seen=self._writer.seen,
+            adopt=adopt,
+        )
+
+    def _store(self, replica: Replica) -> Store:
+        return Store(replica, options=self._options, link=self._link, writer=self._writer)
 
     def __getitem__(self, resource: str) -> Store:
         return self._stores[resource]
@@ -292,9 +310,73 @@ class Stores(Mapping[str, Store]):
             loop.create_task(tasks.supervised(self._writer.keep_sweeping, name="writes in doubt"), name="writes"),
         ]
         for name, replica in self._replicas.items():
-            # The hub has already dropped a watcher whose sink raised: the others must not wait for long.
-            pump = tasks.supervised(replica.hub.run, name="watches", longest_pause=PUMP_PAUSE)
-            self._tasks.append(loop.create_task(pump, name=f"watches of {name}"))
+            self._start_pump(name, replica)
+        if not self._replicas:
+            self._ready.set()
+
+    def _start_pump(self, name: str, replica: Replica) -> None:
+        # The hub has already dropped a watcher whose sink raised: the others must not wait for long.
+        pump = tasks.supervised(replica.hub.run, name="watches", longest_pause=PUMP_PAUSE)
+        self._pumps[name] = self._loop.create_task(pump, name=f"watches of {name}")
+
+    # Resources that come and go
+
+    async def add(self, name: str, index_func: IndexFunc, *, creates: bool = False) -> None:
+        """Follow one more resource beside the others, and return once its memory is filled. It is shown, and counts, from then on.
+
+        `creates`: it is created if the store lacks it and holds others. Raises StorageError if it cannot be followed; then it is not.
+        """
+        while (live := self._live) is None:  # noqa: ASYNC110 - a session may begin at any time, and end before this task runs
+            await asyncio.sleep(FIRST_BACKOFF)
+        await lineage.join(live.session, name, Commands(name), epochs=self._epochs, creates=creates)
+        replica = self._replicas[name] = self._replica(name, index_func, None)
+        self._upkeep.add(name)
+        self._start_pump(name, replica)
+        if self._live is live:
+            self._attach(live, replica)
+        try:
+            while not replica.ever_filled:
+                if replica.fault is not None:
+                    raise Unavailable(replica.fault)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await replica.installed.wait()
+        except BaseException:
+            await self.remove(name)
+            raise
+        self._stores[name] = self._store(replica)
+
+    def _attach(self, live: _Live, replica: Replica) -> None:
+        """Let a session fill a replica and follow its log."""
+        filling = partial(self._fill, live.session, replica)
+        supervised = tasks.supervised(filling, name="filling", passing=(StorageError,))
+        live.fillings[replica.resource] = live.group.create_task(supervised)
+        live.tail.add(replica.commands.keys.log, replica)
+
+    def read_otherwise(self, name: str, index_func: IndexFunc) -> None:
+        """Read a resource's labels and fields otherwise. Its watches end, and its requests wait until its memory is filled anew."""
+        self._replicas[name].read_otherwise(index_func)
+
+    async def remove(self, name: str) -> None:
+        """Follow a resource no more, and free its memory. Its watches end; the store keeps its objects."""
+        replica = self._replicas.pop(name)
+        if (store := self._stores.pop(name, None)) is not None:
+            store.hide_metrics()
+        else:
+            replica.meter.hide()
+        replica.hub.end_all()
+        ended = [self._pumps.pop(name)]
+        if (live := self._live) is not None:
+            live.tail.remove(replica.commands.keys.log)
+            if (filling := live.fillings.pop(name, None)) is not None:
+                ended.append(filling)
+            live.session.heads.pop(name, None)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        self._writer.forget(name)
+        for _ in replica.index.clear():
+            await asyncio.sleep(0)
 
     async def ready(self) -> None:
         """Wait until all memory was filled once."""
@@ -310,9 +392,10 @@ class Stores(Mapping[str, Store]):
     def store_state(self) -> str | None:
         return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)
 
-    def end_watches(self, *, at_most: int | None = None) -> int:
-        """End the oldest watches of each resource cleanly, or all of them. Return how many are left."""
-        return sum(replica.hub.end_all(at_most=at_most) for replica in self._replicas.values())
+    def end_watches(self, *, at_most: int | None = None, of: Container[str] | None = None) -> int:
+        """End the oldest watches of each resource cleanly, or all of them. Return how many are left. `of` are the resources, or None."""
+        asked = (replica for name, replica in self._replicas.items() if of is None or name in of)
+        return sum(replica.hub.end_all(at_most=at_most) for replica in asked)
 
     def show_metrics(self) -> None:
         """Let scrapes show these stores, and no other ones of the same resources."""
@@ -328,10 +411,12 @@ class Stores(Mapping[str, Store]):
         """End everything; writes without a known outcome become OutcomeUnknown."""
         self._closing.set()
         self.end_watches()
-        for task in self._tasks:
+        ended = [*self._tasks, *self._pumps.values()]
+        for task in ended:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ended, return_exceptions=True)
         self._tasks.clear()
+        self._pumps.clear()
         self._writer.close()
 
     async def forget(self) -> None:
@@ -379,8 +464,11 @@ class Stores(Mapping[str, Store]):
         for name, replica in self._replicas.items():
             self._epochs[name] = max(self._epochs.get(name, 0), replica.highest_epoch)
         commands = {name: replica.commands for name, replica in self._replicas.items()}
-        first = not all(replica.ever_filled for replica in self._replicas.values())
-        return await lineage.open_session(self._options, commands, epochs=self._epochs, first=first)
+        # A resource that is added later must not keep the others from being followed.
+        first = not self._ready.is_set()
+        return await lineage.open_session(
+            self._options, commands, epochs=self._epochs, first=first, creatable=self._creatable
+        )
 
     def _down(self, reason: str) -> None:
         if reason != STOPPING and (self._link.session is not None or self._link.reason != reason):
@@ -402,9 +490,12 @@ class Stores(Mapping[str, Store]):
         for replica in self._replicas.values():
             if replica.ever_filled:
                 replica.meter.reconnects.inc()
-        tail = Tail(self._options, {replica.commands.keys.log: replica for replica in self._replicas.values()})
+        tail = Tail(self._options, {})
         try:
             async with asyncio.TaskGroup() as group:
+                self._live = live = _Live(session, group, tail)
+                for replica in self._replicas.values():
+                    self._attach(live, replica)
                 group.create_task(_until_broken(session))
                 group.create_task(
                     tail.run(
@@ -415,11 +506,10 @@ class Stores(Mapping[str, Store]):
                     ("outcomes", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
                 ):  # fmt: skip
                     group.create_task(tasks.supervised(partial(run, session), name=name, passing=(StorageError,)))
-                for replica in self._replicas.values():
-                    filling = partial(self._fill, session, replica)
-                    group.create_task(tasks.supervised(filling, name="filling", passing=(StorageError,)))
         except* StorageError as errors:
             reason = str(errors.exceptions[0])
+        finally:
+            self._live = None
         return reason
 
     async def _fill(self, session: Session, replica: Replica) -> None:
@@ -495,15 +585,22 @@ async def open_stores(
     boot_id: str | None = None,
     rng: random.Random | None = None,
     adopt: Mapping[str, AdoptFunc] = _NOTHING_ADOPTED,
+    creatable: Set[str] = frozenset(),
 ) -> Stores:
     """Start following the store; return at once. `Stores.why_not_ready` says what is still missing, `ready` waits for it.
 
     `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `adopt`: the same → the reader of values that servers of
-    other releases may have stored. `boot_id` names this process in the log. Raises ValueError when the URL cannot be read.
+    other releases may have stored. `creatable` are the resources that are created if they are missing from a store that holds others.
+    `boot_id` names this process in the log. Raises ValueError when the URL cannot be read.
     """
     pipeline.open_wire(options, "sluice")  # reports an invalid URL now
     stores = Stores(
-        options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random(), adopt=adopt
+        options,
+        resources,
+        boot_id=boot_id or secrets.token_hex(6),
+        rng=rng or random.Random(),
+        adopt=adopt,
+        creatable=creatable,
     )
     stores.start()
     return stores

@@ -59,6 +59,11 @@ class Upkeep:
             CARE_SECONDS, options.monitor_seconds, options.compaction_seconds / 4, options.check_seconds / 4
         )
 
+    def add(self, name: str) -> None:
+        """Take care of one more replica, which is among the replicas already."""
+        self._compaction_due[name] = self._later(self._options.compaction_seconds)
+        self._check_due[name] = self._later(self._options.check_seconds)
+
     def _later(self, seconds: float) -> float:
         return self._clock() + seconds * self._rng.uniform(0.9, 1.1)
 
@@ -103,7 +108,7 @@ class Upkeep:
             if now >= self._monitor_due:
                 self._monitor_due = now + self._options.monitor_seconds
                 await self.monitor(session)
-            for name, replica in self._replicas.items():
+            for name, replica in list(self._replicas.items()):
                 if replica.fault is None and replica.filled:
                     await self._care_for(session, name, replica)
 
@@ -139,7 +144,7 @@ class Upkeep:
             self._link.refusal = refusal
         if server.headroom < MEMORY_HEADROOM:
             logger.warning("the store's memory is almost full", extra={"headroom": round(server.headroom, 3)})
-            for replica in self._replicas.values():
+            for replica in list(self._replicas.values()):
                 wanted = replica.applied_before(EMERGENCY_SECONDS)
                 if wanted is not None and replica.fault is None and replica.filled:
                     await self._raise_floor(session, replica, wanted, least_ms=0, keep=0)

@@ -174,6 +174,13 @@ class Writer:
     def writes_of(self, log: Log) -> ResourceWrites:
         return self._writes.setdefault(log.resource, ResourceWrites(log))
 
+    def forget(self, resource: str) -> None:
+        """Remove the writes of a resource that is not followed any more. Those that were not sent fail."""
+        writes = self._writes.pop(resource, None)
+        if writes is not None:
+            for pending in (*writes.queue, *writes.stalled):
+                self._fail(pending, Unavailable(f"{resource} is not served any more"))
+
     # Sending
 
     def submit(self, writes: ResourceWrites, write: Write) -> asyncio.Future[Entry]:
