@@ -169,7 +169,7 @@ def judged(
     clashes = _gate_errors(loaded, {}, release)
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
     if custom and served is not None and not mistakes:
-        served, mistakes = _served(serving, [*loaded, *custom], alone=alone)
+        served, mistakes = _served(serving, loaded, alone=alone, custom=custom)
         told += (f"{_ABOUT_CRDS}{text}" for text in mistakes)
     if complete and served is not None:
         told += (f"--runtime-config: {text}" for text in enablement.errors(serving.runtime_config, served.configurable))
@@ -187,7 +187,7 @@ def definitions(config: Config) -> Definitions:
         _, errors = judge(config.serving, alone=config.alone, custom=custom)
         return [text.removeprefix(_ABOUT_CRDS) for text in errors if text.startswith(_ABOUT_CRDS)]
 
-    return Definitions(config.serving.crds, make=custom_kinds.resource, judge=why_not)
+    return Definitions(config.serving.crds, make=custom_kinds.resources, judge=why_not)
 
 
 def judged_everywhere(
@@ -252,7 +252,9 @@ def _loaded(serving: Serving, release: Release) -> list[Resource | str]:
     return [*builtin, *chain.from_iterable(packages.load(name, release) for name in serving.kinds)]
 
 
-def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tuple[Kinds | None, list[str]]:
+def _served(
+    serving: Serving, loaded: Iterable[Resource], *, alone: bool, custom: Iterable[Resource] = ()
+) -> tuple[Kinds | None, list[str]]:
     builtin = control.RESOURCES if alone else ()
     try:
         served = Kinds(
@@ -260,6 +262,7 @@ def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tup
             group=serving.group,
             runtime_config=serving.runtime_config,
             builtin=builtin,
+            custom=custom,
             release=release_of(serving),
         )
     except InvalidKinds as e:

@@ -87,8 +87,9 @@ class Generation:
 
     def changed_since(self, old: Generation) -> list[Resource]:
         """Return the kinds that the old generation has by another definition."""
-        before = {kind.storage_name: kind for kind in old.custom}
-        return [kind for kind in self.custom if before.get(kind.storage_name, kind) is not kind]
+        before = {kind.storage_name: kind for kind in old.custom if kind.stored is kind}
+        stored = [kind for kind in self.custom if kind.stored is kind]
+        return [kind for kind in stored if before.get(kind.storage_name, kind) is not kind]
 
     async def end_tasks(self) -> None:
         """End the tasks beside requests."""

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """The time between two looks at the files. A changed file is read when two looks in a row find the same state."""
 
-Make = Callable[[Definition], Resource]
-"""Makes the kind of a definition."""
+Make = Callable[[Definition], Sequence[Resource]]
+"""Makes the kind of a definition, in every version."""
 Judge = Callable[[Sequence[Resource]], Sequence[str]]
 """Returns why these kinds cannot be served together, and beside the others."""
 
@@ -38,10 +38,10 @@ _ABSENT: State = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A definition with its kind."""
+    """A definition with its kind in every version."""
 
     definition: Definition
-    kind: Resource
+    kinds: Sequence[Resource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Found:
 
     @property
     def kinds(self) -> tuple[Resource, ...]:
-        return tuple(defined.kind for file in self.files.values() for defined in file.defined)
+        return tuple(kind for file in self.files.values() for defined in file.defined for kind in defined.kinds)
 
     @property
     def errors(self) -> list[str]:
@@ -83,7 +83,7 @@ class Definitions:
 
     @property
     def kinds(self) -> Sequence[Resource]:
-        """The kinds to serve. A definition that did not change keeps its kind."""
+        """The kinds in every version. A definition that did not change keeps its kinds."""
         return self._kinds
 
     @property

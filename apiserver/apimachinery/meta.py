@@ -217,9 +217,14 @@ def validate_object_meta_update(
 
 
 def is_acceptable(
-    new: _Object, old: _Object | None, *, namespaced: bool, name_checks: Iterable[NameCheck] = (names.subdomain_name,)
+    new: _Object,
+    old: _Object | None,
+    *,
+    namespaced: bool,
+    name_checks: Iterable[NameCheck] = (names.subdomain_name,),
+    qualified_finalizers: bool = True,
 ) -> bool:
-    """Return whether all of these checks pass, with qualified finalizers. Parts that several checks share run once.
+    """Return whether all of these checks pass. Parts that several checks share run once.
 
     Releases differ in the texts of errors, not in what they accept.
     """
@@ -229,7 +234,7 @@ def is_acceptable(
     if old is not None:
         parts.append(_change_errors(meta, metadata(old)))
     for member, check in _PARTS:
-        if meta.get(member):
+        if meta.get(member) and (qualified_finalizers or check is not _unqualified_finalizer_errors):
             parts.append(check(meta[member]))
     return (meta.get("generation") or 0) >= 0 and all(next(part, None) is None for part in parts)
 

@@ -259,11 +259,22 @@ def _acceptable(
 ) -> bool:
     by_rule = old is None or (sub is None and resource.rechecks_metadata)
     checks = (names.path_segment_name, _name_rule(resource)) if by_rule else (names.path_segment_name,)
-    if not meta.is_acceptable(new, old, namespaced=resource.namespaced, name_checks=checks):
+    if not meta.is_acceptable(
+        new,
+        old,
+        namespaced=resource.namespaced,
+        name_checks=checks,
+        qualified_finalizers=_qualifies_finalizers(resource),
+    ):
         return False
     if next(_own_errors(context, resource, new, old, sub=sub), None) is not None:
         return False
     return declarative.satisfied(resource, new, old)
+
+
+def _qualifies_finalizers(resource: Resource) -> bool:
+    """Return whether the kind's own check wants finalizers with a domain. Custom resources warn instead."""
+    return resource.custom is None
 
 
 def _name_rule(resource: Resource) -> meta.NameCheck:
@@ -381,7 +392,11 @@ def errors_of(
 def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
     """Return the errors of the strategy's check of a new object. If that passes, return those of the generic check of metadata."""
     found = meta.validate_object_meta(
-        obj, context.gates.release, namespaced=resource.namespaced, name_check=_name_rule(resource)
+        obj,
+        context.gates.release,
+        namespaced=resource.namespaced,
+        name_check=_name_rule(resource),
+        qualified_finalizers=_qualifies_finalizers(resource),
     )
     found += _own_errors(context, resource, obj, None, sub=None)
     return _in_order(resource, found) or _generic_errors(context, resource, obj)
@@ -444,7 +459,8 @@ def update_errors(
     own = FieldErrors()
     if sub is None and resource.rechecks_metadata:
         own += meta.validate_object_meta(new, release, namespaced=resource.namespaced, name_check=_name_rule(resource))
-    own += (error.at(ROOT.child(UPDATE)) for error in meta.validate_object_meta_update(new, old, release))
+    changed = meta.validate_object_meta_update(new, old, release, qualified_finalizers=_qualifies_finalizers(resource))
+    own += (error.at(ROOT.child(UPDATE)) for error in changed)
     own += _own_errors(context, resource, new, old, sub=sub)
     found += _in_order(resource, own)
     return found

@@ -1,0 +1,120 @@
+"""Make kinds of definitions: a `Resource` for each version, served or not.
+
+All share one shape. Each version prunes, defaults and judges objects by its own schema; without a webhook, a conversion is a pruning.
+Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `pkg/registry/customresource/strategy.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
+from apiserver.apimachinery import meta
+from apiserver.schema.context import Context
+from apiserver.schema.resource import Conversion, Custom, Object, Resource, Scale, Subresource
+from apiserver.schema.shapes import CUSTOM
+from apiserver.structural import merging
+from apiserver.structural.defaulting import defaulter, filler
+from apiserver.structural.embedded import coercer
+from apiserver.structural.pruning import pruner
+from kubetext import names
+from kubetext.quoting import go_quote
+from structuredmerge.types import Type as MergeType
+
+VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""The verbs of a custom resource, in the order of discovery documents."""
+SCALE, STATUS = "scale", "status"
+_STANDARD_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
+
+
+def resources(definition: Definition) -> tuple[Resource, ...]:
+    """Return the kind in each version: the stored one first."""
+    storage = definition.storage
+    stored = _resource(definition, storage)
+    others = (_resource(definition, version, stored) for version in definition.versions if version is not storage)
+    return stored, *others
+
+
+def _resource(definition: Definition, version: DefinedVersion, stored: Resource | None = None) -> Resource:
+    custom = _custom(definition, version)
+    conversion = None
+    if stored is not None:
+        assert stored.custom is not None
+        conversion = Conversion(_pruned(stored.custom), _pruned(custom))
+    subresources = []
+    if version.status:
+        subresources.append(Subresource(name=STATUS, owns=(STATUS,)))
+    if version.scale is not None:
+        subresources.append(Subresource(name=SCALE, owns=()))
+    return Resource(
+        group=definition.group,
+        version=version.name,
+        kind=definition.kind,
+        plural=definition.plural,
+        singular=definition.singular,
+        namespaced=definition.namespaced,
+        shape=CUSTOM,
+        custom=custom,
+        short_names=definition.short_names,
+        categories=definition.categories,
+        subresources=subresources,
+        tracks_generation=True,
+        needs_version=True,
+        rechecks_metadata=False,
+        verbs=VERBS,
+        warnings=_finalizer_warnings,
+        stored_as=stored,
+        conversion=conversion,
+    )
+
+
+def _custom(definition: Definition, version: DefinedVersion) -> Custom:
+    schema = version.schema
+    return Custom(
+        schema=schema,
+        list_kind=definition.list_kind,
+        prune=pruner(schema),
+        fill=filler(schema),
+        default=defaulter(schema),
+        coerce=coercer(schema),
+        merge_type=_merge_type(version),
+        scale=None if version.scale is None else _scale(version.scale),
+        served=version.served,
+    )
+
+
+def _merge_type(version: DefinedVersion) -> Callable[[MergeType], MergeType]:
+    """Return a function that makes the type when it is first asked for."""
+    return functools.lru_cache(maxsize=1)(functools.partial(merging.type_of, version.schema))
+
+
+def _scale(paths: ScalePaths) -> Scale:
+    return Scale(
+        spec_replicas=_way(paths.spec_replicas),
+        status_replicas=_way(paths.status_replicas),
+        selector=_way(paths.selector),
+    )
+
+
+def _way(path: str) -> tuple[str, ...]:
+    return tuple(path.removeprefix(".").split(".")) if path else ()
+
+
+def _pruned(custom: Custom) -> Callable[[Object], Object]:
+    def convert(obj: Object) -> Object:
+        custom.prune(obj, None)
+        return obj
+
+    return convert
+
+
+def _finalizer_warnings(context: Context, new: Object, old: Object | None) -> Iterable[str]:
+    """Yield the warnings about the names of added finalizers, sorted."""
+    before = () if old is None else meta.metadata(old).get("finalizers") or ()
+    for name in sorted({*(meta.metadata(new).get("finalizers") or ())}.difference(before)):
+        yield from (f"metadata.finalizers: {go_quote(name)}: {wrong}" for wrong in names.label_key(name))
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            better = "including a path (/) " if "." in name else ""
+            wanted = f"prefer a domain-qualified finalizer name {better}to avoid accidental conflicts"
+            yield f"metadata.finalizers: {go_quote(name)}: {wanted} with other finalizer writers"
