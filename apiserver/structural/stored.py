@@ -1,0 +1,68 @@
+"""Read stored custom resources under the present schema: what it does not know is dropped, its defaults are filled in.
+
+Objects that were stored under another schema are read, never refused. The stored bytes stay as they are.
+Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (crdConversionRESTOptionsGetter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from apiserver.codecs.objects import canonical
+from apiserver.codecs.objects.adopted import Adopt
+from apiserver.schema.resource import Object
+from apiserver.schema.structural import Structural
+from apiserver.schema.types import Struct
+from apiserver.structural import defaulting, embedded, pruning
+
+_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_value: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder().decode
+_METADATA = "metadata"
+
+
+def adopter(schema: Structural, shape: Struct) -> Adopt:
+    """Return the reader of the stored values of a kind. `schema` is that of the stored version, `shape` that of all custom resources.
+
+    A value comes back as the same object if nothing changes. Metadata is not looked at.
+    """
+    prune, fill, default = pruning.pruner(schema), defaulting.filler(schema), defaulting.defaulter(schema)
+    coerce = embedded.coercer(schema, drops=True)
+
+    def change(obj: Object, *, nulls: bool) -> bool:
+        unknown: list[str] = []
+        prune(obj, unknown)
+        filled = fill(obj) if nulls else default(obj)
+        coerce(obj, unknown)
+        return filled or bool(unknown)
+
+    def adopt(value: bytes) -> bytes:
+        line = value.partition(b"\n")[0]
+        obj = {name: _value(raw) for name, raw in _members(line).items() if name != _METADATA}
+        nulls = b"null" in line
+        if not change(obj, nulls=nulls):
+            return value
+        whole = canonical.decode(shape, value)
+        change(whole, nulls=nulls)
+        return canonical.encode(shape, whole)
+
+    return adopt
+
+
+def converter(target: Structural) -> Callable[[Object], Object]:
+    """Return the conversion to a version, for definitions whose versions differ by their schemas only (strategy None).
+
+    The object is changed in place: what the version does not know is dropped, and so are nulls that it does not allow. Defaults are not
+    filled in. Embedded resources that the version cannot read lose what is wrong; upstream fails to read such an object.
+    """
+    prune, drop, coerce = pruning.pruner(target), defaulting.dropper(target), embedded.coercer(target, drops=True)
+
+    def convert(obj: Object) -> Object:
+        prune(obj, None)
+        drop(obj)
+        coerce(obj, None)
+        return obj
+
+    return convert
