@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apiserver.apiextensions import defaults, documents, making
+from apiserver.apiextensions import checks, decoding, defaults, documents, making
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.documents import Document
+from apiserver.apimachinery import meta
+from apiserver.apimachinery.releases import NEWEST, Release
 
 GROUP, KIND = "apiextensions.k8s.io", "CustomResourceDefinition"
 
@@ -25,19 +27,19 @@ class Found:
     warnings: Sequence[str] = ()
 
 
-def inspect(paths: Iterable[Path]) -> list[Found]:
+def inspect(paths: Iterable[Path], release: Release = NEWEST) -> list[Found]:
     """Return what the documents of files and folders have. Reads the disk, and may take seconds."""
-    return [_found(document) for document in documents.read(paths)]
+    return [_found(document, release) for document in documents.read(paths)]
 
 
-def read(paths: Iterable[Path]) -> tuple[list[Definition], list[str]]:
+def read(paths: Iterable[Path], release: Release = NEWEST) -> tuple[list[Definition], list[str]]:
     """Return the definitions of files and folders, and every error with its place. Reads the disk, and may take seconds."""
-    found = inspect(paths)
+    found = inspect(paths, release)
     definitions = [each.definition for each in found if each.definition is not None]
     return definitions, [f"{each.place}: {error}" for each in found for error in each.errors]
 
 
-def _found(document: Document) -> Found:
+def _found(document: Document, release: Release) -> Found:
     value = document.value
     if document.error:
         return Found(document.place, errors=[document.error])
@@ -49,10 +51,18 @@ def _found(document: Document) -> Found:
         return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
     if version != "v1":
         return Found(document.place, errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
-    return _definition(document.place, value)
+    return _definition(document.place, value, release)
 
 
-def _definition(place: str, value: dict[str, Any]) -> Found:
-    defaults.fill(value)
-    definition = making.definition(value)
-    return Found(place, definition.name, definition)
+def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
+    try:
+        source, unknown = decoding.decode(value)
+    except decoding.DecodeError as e:
+        text = f'{KIND} in version "v1" cannot be handled as a {KIND}: {e}'
+        return Found(place, errors=[text])
+    defaults.fill(source)
+    name = meta.name(source)
+    warnings = [f'unknown field "{path}"' for path in unknown] + checks.warnings(source, release)
+    if errors := checks.problems(source, release):
+        return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
+    return Found(place, name, making.definition(decoding.compact(source)), warnings=warnings)

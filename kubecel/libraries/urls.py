@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kubecel.check.declarations import CallEstimate, Estimator, Function, Library, Node, Range
 from kubecel.libraries import ip
@@ -332,6 +333,14 @@ def _url(text: str) -> Url:
     if problem is not None:
         raise EvaluationError(f"URL parse error during conversion from string: {problem}")
     # Parse again, now with a fragment.
+    try:
+        return Url(_reference(text))
+    except ValueError as error:
+        raise EvaluationError(f"URL parse error during conversion from string: {error}") from None
+
+
+def _reference(text: str) -> _Parts:
+    """Return the parts of a URL with its fragment (`url.Parse`). Raises ValueError with Go's error."""
     address, _, fragment = text.partition("#")
     shown = address
     try:
@@ -343,9 +352,25 @@ def _url(text: str) -> Url:
             as_written = b"" if _escaped(plain, _FRAGMENT) == written else written
             parts = replace(parts, fragment=plain, written_fragment=as_written)
     except _UrlError as error:
-        message = f"URL parse error during conversion from string: parse {quoted(shown)}: {error}"
-        raise EvaluationError(message) from None
-    return Url(parts)
+        raise ValueError(f"parse {quoted(shown)}: {error}") from None
+    return parts
+
+
+class Reference(NamedTuple):
+    """The parts of a URL. `user` is None without user information; otherwise it is as Go writes it."""
+
+    scheme: str
+    host: str
+    user: str | None
+    query: str
+    fragment: str
+
+
+def reference(text: str) -> Reference:
+    """Return the parts of a URL that need not be absolute (`url.Parse`). Raises ValueError with Go's error."""
+    parts = _reference(text)
+    user = None if parts.user is None else _text(b":".join(_escaped(part, _USER) for part in parts.user))
+    return Reference(_text(parts.scheme), _text(parts.host), user, _text(parts.query or b""), _text(parts.fragment))
 
 
 def _is_url(text: str) -> bool:

@@ -1,0 +1,263 @@
+"""Decode the JSON of a CustomResourceDefinition as Go does: unknown members are dropped, a wrong type is an error.
+
+Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`, kubernetes/apiextensions-apiserver
+`pkg/apis/apiextensions/v1/marshal.go`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, NamedTuple
+
+from apiserver.apiextensions import types
+from apiserver.apiextensions.types import DEFINITION, SCHEMA, ListOf, MapOf, NamedText, Scalar, Struct, Type, Variant
+from apiserver.codecs.objects import decoding, times
+from apiserver.codecs.objects.decoding import MAX_STRICT_ERRORS, DecodeError
+from apiserver.schema import shapes
+from apiserver.schema.types import Field
+from apiserver.schema.types import Struct as Shape
+from kubetext.strconv import json_float
+
+__all__ = ["MOST_LEVELS", "DecodeError", "Decoded", "compact", "decode"]
+
+MOST_LEVELS = 100
+"""Levels of schemas in a schema. Real ones have 20; what is made of a schema is made by recursion."""
+MOST_JSON_LEVELS = 100
+"""Levels of nesting of a default, an example or a value of an enum."""
+
+
+class Decoded(NamedTuple):
+    """A definition without unknown members, and the paths of these.
+
+    Members without a value are absent, and so are zero values where Go does not tell them from absent ones. Empty lists and maps are kept,
+    because checks tell them from absent ones.
+    """
+
+    object: dict[str, Any]
+    unknown: list[str]
+
+
+_METADATA = Shape(name="CustomResourceDefinition", fields=[Field(name="metadata", number=1, type=shapes.OBJECT_META)])
+
+
+def decode(value: dict[str, Any]) -> Decoded:
+    """Decode a definition. Raises DecodeError with Go's text.
+
+    Numbers are as they come back from storage: `1.0` is 1.
+    """
+    walk = _Walk()
+    metadata = decoding.decode(_METADATA, {"metadata": value.get("metadata")})
+    walk.unknown += metadata.unknown
+    found = {"apiVersion": value["apiVersion"], "kind": value["kind"], **metadata.object}
+    body = {name: member for name, member in value.items() if name not in ("apiVersion", "kind", "metadata")}
+    found |= walk.struct(DEFINITION, body, "")
+    if walk.error:
+        raise DecodeError(walk.error)
+    return Decoded(found, walk.unknown)
+
+
+class _Walk:
+    """Decodes values. `error` is the first mismatch; decoding goes on behind it, as in Go."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self.unknown: list[str] = []
+        self._strict = True
+        self._struct = ""
+        self._fields: tuple[str, ...] = ()
+        self._levels = 0
+
+    def struct(self, struct: Struct, value: dict[str, Any], path: str) -> dict[str, Any]:
+        outer, found, members = (self._struct, self._fields), {}, struct.members
+        if struct is SCHEMA:
+            self._descend()
+        for name, inner in value.items():
+            member = members.get(name)
+            if member is None:
+                self._note_unknown(f"{path}.{name}" if path else name)
+                continue
+            if inner is None:
+                continue
+            if type(inner) is str and member.type is Scalar.TEXT:
+                decoded: Any = inner
+            else:
+                self._struct, self._fields = struct.name, (*outer[1], name)
+                decoded = self._value(member.type, inner, f"{path}.{name}" if path else name)
+            if member.pointer or decoded not in ("", 0):
+                found[name] = decoded
+        self._struct, self._fields = outer
+        if struct is SCHEMA:
+            self._levels -= 1
+        return found
+
+    def _descend(self) -> None:
+        self._levels += 1
+        if self._levels > MOST_LEVELS:
+            raise DecodeError(f"a schema nests more than {MOST_LEVELS} levels deep")
+
+    def _value(self, type_: Type, value: Any, path: str) -> Any:
+        """Decode a value that is not null."""
+        match type_:
+            case Struct() if isinstance(value, dict):
+                return self.struct(type_, value, path)
+            case ListOf() if isinstance(value, list):
+                return [self._element(type_.item, item, f"{path}[{i}]") for i, item in enumerate(value)]
+            case MapOf() if isinstance(value, dict):
+                return {key: self._element(type_.value, item, f"{path}.{key}") for key, item in value.items()}
+            case Variant():
+                return self._variant(type_, value)
+            case Scalar():
+                return self._scalar(type_, value)
+            case NamedText() if isinstance(value, str):
+                return value
+        return self._mismatch(type_, value)
+
+    def _element(self, type_: Type, value: Any, path: str) -> Any:
+        return _ZEROS.get(type(type_), lambda _: None)(type_) if value is None else self._value(type_, value, path)
+
+    def _variant(self, type_: Variant, value: Any) -> Any:
+        strict, self._strict = self._strict, False
+        try:
+            if isinstance(value, dict):
+                return self.struct(SCHEMA, value, "")
+            if type_ is Variant.SCHEMA_OR_BOOLEAN:
+                if isinstance(value, bool):
+                    return value
+                self.error = self.error or "boolean or JSON schema expected"
+                return False
+            if not isinstance(value, list):
+                return []
+            item: Type = SCHEMA if type_ is Variant.SCHEMA_OR_LIST else Scalar.TEXT
+            return self._value(ListOf(item), value, "")
+        finally:
+            self._strict = strict
+
+    def _scalar(self, type_: Scalar, value: Any) -> Any:
+        match type_:
+            case Scalar.ANY:
+                return _json(value)
+            case Scalar.TEXT if isinstance(value, str):
+                return value
+            case Scalar.BOOLEAN if isinstance(value, bool):
+                return value
+            case Scalar.FLOAT if isinstance(value, int | float) and not isinstance(value, bool):
+                return _number(float(value))
+            case Scalar.INT32 | Scalar.INT64 if type(value) is int:
+                bits = 31 if type_ is Scalar.INT32 else 63
+                if -(1 << bits) <= value < 1 << bits:
+                    return value
+            case Scalar.BYTES if isinstance(value, str):
+                return self._bytes(value)
+            case Scalar.TIME if isinstance(value, str):
+                return self._time(value)
+        return self._mismatch(type_, value)
+
+    def _bytes(self, text: str) -> str:
+        """Check base64 as Go's decoder does, which ignores line ends."""
+        try:
+            base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
+        except (binascii.Error, ValueError):
+            self.error = self.error or f"illegal base64 data at input byte {_first_illegal(text)}"
+        return text
+
+    def _time(self, text: str) -> str:
+        try:
+            return times.canonical(text, micro=False)
+        except times.TimeError as e:
+            self.error = self.error or str(e)
+            return text
+
+    def _mismatch(self, type_: Type, value: Any) -> Any:
+        kind = _json_kind(value)
+        if kind == "number" and type_ in (Scalar.INT32, Scalar.INT64):
+            kind = f"number {json_float(value) if isinstance(value, float) else value}"
+        place = f"{self._struct}.{'.'.join(self._fields)}"
+        text = f"json: cannot unmarshal {kind} into Go struct field {place} of type {types.go_name(type_)}"
+        self.error = self.error or text
+        return _ZEROS.get(type(type_), lambda _: None)(type_)
+
+    def _note_unknown(self, path: str) -> None:
+        if self._strict and len(self.unknown) < MAX_STRICT_ERRORS:
+            self.unknown.append(path)
+
+
+def _zero_scalar(type_: Any) -> Any:
+    return {Scalar.TEXT: "", Scalar.BYTES: "", Scalar.BOOLEAN: False, Scalar.ANY: None, Scalar.TIME: ""}.get(type_, 0)
+
+
+_ZEROS: dict[type, Any] = {
+    Scalar: _zero_scalar,
+    Struct: lambda _: {},
+    MapOf: lambda _: {},
+    ListOf: lambda _: [],
+    Variant: lambda _: [],
+    NamedText: lambda _: "",
+}
+"""What Go has for a null element of a list or map, and for a value of the wrong type."""
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/\r\n]*)(?:=[\r\n]*){0,2}")
+
+
+def _first_illegal(text: str) -> int:
+    found = _BASE64.match(text)
+    return found.end() if found else 0
+
+
+def _json_kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _number(value: float) -> int | float:
+    """Return a float as Go writes and reads it again: a whole number within 64 bits is an int."""
+    return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
+
+
+def _json(value: Any, levels: int = MOST_JSON_LEVELS) -> Any:
+    """Return any JSON value with the numbers that Go has after it stored and read it."""
+    match value:
+        case dict() | list() if not levels:
+            raise DecodeError(f"a value in a schema nests more than {MOST_JSON_LEVELS} levels deep")
+        case dict():
+            return {name: _json(inner, levels - 1) for name, inner in value.items()}
+        case list():
+            return [_json(inner, levels - 1) for inner in value]
+        case float():
+            return _number(value)
+        case int() if not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+            return float(value)
+    return value
+
+
+def compact(value: Any) -> Any:
+    """Return a decoded definition as Go writes it: without empty lists and maps where these are left out."""
+    return _compact(DEFINITION, value)
+
+
+def _compact(type_: Type, value: Any) -> Any:
+    match type_:
+        case Struct() if isinstance(value, dict):
+            members = type_.members
+            found = {}
+            for name, inner in value.items():
+                member = members.get(name)
+                if member is None:
+                    found[name] = inner
+                elif member.pointer or inner not in ([], {}):
+                    found[name] = _compact(member.type, inner)
+            return found
+        case ListOf():
+            return [_compact(type_.item, item) for item in value]
+        case MapOf():
+            return {key: _compact(type_.value, item) for key, item in value.items()}
+        case Variant():
+            return _compact(SCHEMA, value) if isinstance(value, dict) else value
+    return value
