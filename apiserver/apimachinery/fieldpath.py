@@ -55,6 +55,7 @@ AFTER_ITEMS = "[#]"
 
 REQUIRED = "FieldValueRequired"
 INVALID = "FieldValueInvalid"
+TYPE_INVALID = "FieldValueTypeInvalid"
 NOT_SUPPORTED = "FieldValueNotSupported"
 DUPLICATE = "FieldValueDuplicate"
 NOT_FOUND = "FieldValueNotFound"
@@ -233,6 +234,11 @@ def required(path: Path | str, detail: str = "") -> FieldError:
 
 def invalid(path: Path | str, value: Any, detail: str = "") -> FieldError:
     return _error(INVALID, path, _with(f"Invalid value: {show(value)}", detail))
+
+
+def type_invalid(path: Path | str, value: Any, detail: str) -> FieldError:
+    """Return the error of a value of a wrong type. It reads like `invalid`, and has a reason of its own."""
+    return dataclasses.replace(invalid(path, value, detail), reason=TYPE_INVALID)
 
 
 def not_supported(path: Path | str, value: Any, supported: Iterable[str]) -> FieldError:
