@@ -10,13 +10,15 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apiextensions import conversion_checks, formats, internal, structural_checks
+from apiserver.apiextensions import conversion_checks, default_checks, formats, internal, structural_checks
 from apiserver.apiextensions.internal import COLUMNS, SCHEMA, SELECTABLE, SUBRESOURCES, Internal
 from apiserver.apiextensions.schema_checks import Check
 from apiserver.apiextensions.structural_checks import Schema
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors, Path
 from apiserver.apimachinery.releases import V1_37, Release
+from apiserver.schema import structural
+from apiserver.structural import rule_checks, rule_paths
 from kubecel.libraries import urls
 from kubetext import names
 
@@ -44,7 +46,7 @@ def problems(source: Object, release: Release) -> FieldErrors:
     errors = meta.validate_object_meta(
         source, release, namespaced=False, name_check=_name_check(spec), qualified_finalizers=False
     )
-    errors.extend(_spec(form, errors))
+    errors.extend(_spec(form, release))
     errors.extend(_stored_versions(form))
     errors.extend(_approval(source))
     if spec.get("preserveUnknownFields"):
@@ -91,7 +93,7 @@ def _name_check(spec: Object) -> meta.NameCheck:
 # ---------------------------------------------------------------------------------------------------------------- the spec
 
 
-def _spec(form: Internal, before: FieldErrors) -> Iterator[FieldError]:
+def _spec(form: Internal, release: Release) -> Iterator[FieldError]:
     spec = form.spec
     yield from _group(spec.get("group", ""))
     if not (scope := spec.get("scope", "")):
@@ -106,11 +108,11 @@ def _spec(form: Internal, before: FieldErrors) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields") and any(_has_default(schema) for schema in schemas):
         detail = "must be false in order to use defaults in the schema"
         yield fieldpath.invalid(_SPEC.child("preserveUnknownFields"), True, detail)  # noqa: FBT003
-    yield from _versions(form)
+    yield from _versions(form, release)
     yield from _names(spec.get("names") or {}, _SPEC.child("names"))
     if SCHEMA in form.top:
         with_status = any(_has_status(version) for version in (form.top, *form.versions))
-        yield from _validation(form.top[SCHEMA], _SPEC.child("validation"), with_status=with_status)
+        yield from _validation(form.top[SCHEMA], _SPEC.child("validation"), with_status=with_status, release=release)
     yield from _subresources(form.top.get(SUBRESOURCES), _SPEC.child("subresources"))
     for i, column in enumerate(form.top.get(COLUMNS) or ()):
         yield from _column(column, _SPEC.child("additionalPrinterColumns").index(i))
@@ -119,7 +121,8 @@ def _spec(form: Internal, before: FieldErrors) -> Iterator[FieldError]:
         if SCHEMA not in form.top:
             yield fieldpath.invalid(at, "", "may only be set when validations.schema is included")
         else:
-            yield from _selectable(form.top[SELECTABLE], _schema_of(form.top), _SPEC)
+            # Upstream panics without a schema.
+            yield from _selectable(form.top[SELECTABLE], _schema_of(form.top) or {}, _SPEC)
     if (conversion := spec.get("conversion")) is not None:
         if conversion.get("strategy", "") != conversion_checks.NONE and spec.get("preserveUnknownFields"):
             strategy = fieldpath.Typed(conversion.get("strategy", ""))
@@ -138,14 +141,15 @@ def _group(group: str) -> Iterator[FieldError]:
         yield fieldpath.invalid(at, group, "should be a domain with at least one dot")
 
 
-def _versions(form: Internal) -> Iterator[FieldError]:
+def _versions(form: Internal, release: Release) -> Iterator[FieldError]:
     at, seen = _SPEC.child("versions"), set()
     for i, version in enumerate(form.versions):
         name = version.get("name", "")
         seen.add(name)
         if texts := names.old_dns_label(name):
             yield fieldpath.invalid(at.index(i).child("name"), name, ",".join(texts))
-        yield from _version(version, at.index(i), with_status=_has_status(version) or _has_status(form.top))
+        with_status = _has_status(version) or _has_status(form.top)
+        yield from _version(version, at.index(i), with_status=with_status, release=release)
     repeated = len(seen) < len(form.versions)
     several = sum(bool(version.get("storage")) for version in form.versions) != 1
     if repeated or several:
@@ -160,10 +164,10 @@ def _versions(form: Internal) -> Iterator[FieldError]:
         yield fieldpath.invalid(_SPEC.child("version"), first, ",".join(texts))
 
 
-def _version(version: Object, path: Path, *, with_status: bool) -> Iterator[FieldError]:
+def _version(version: Object, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
     yield from _deprecation(version, path.child("deprecationWarning"))
     if SCHEMA in version:
-        yield from _validation(version[SCHEMA], path.child("schema"), with_status=with_status)
+        yield from _validation(version[SCHEMA], path.child("schema"), with_status=with_status, release=release)
     yield from _subresources(version.get(SUBRESOURCES), path.child("subresources"))
     for i, column in enumerate(version.get(COLUMNS) or ()):
         yield from _column(column, path.child("additionalPrinterColumns").index(i))
@@ -272,29 +276,38 @@ def _has_default(schema: Schema) -> bool:
     return any(node.get("default") is not None for node in formats.every_node(schema))
 
 
-def _validation(validation: Object, path: Path, *, with_status: bool) -> Iterator[FieldError]:
+def _validation(validation: Object, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
     schema: Schema | None = validation.get("openAPIV3Schema")
     if schema is None:
         return
     at = path.child("openAPIV3Schema")
     found = False
-    for error in _schema(schema, at, with_status=with_status):
+    for error in _schema(schema, at, with_status=with_status, release=release):
         found = True
         yield error
     if not found and (text := structural_checks.unsupported(schema)):
         yield fieldpath.invalid(at, "", text)
 
 
-def _schema(schema: Schema, path: Path, *, with_status: bool) -> Iterator[FieldError]:
+def _schema(schema: Schema, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
     if with_status:
         yield from _root(schema, path)
     if schema.get("nullable"):
         yield fieldpath.forbidden(path.child("nullable"), "nullable cannot be true at the root")
+    node = None
     if not structural_checks.unsupported(schema):
-        yield from structural_checks.problems(schema, path)
+        errors = structural_checks.problems(schema, path)
+        if not errors:
+            node = structural.of(schema)
+            errors = list(default_checks.problems(node, path, release))
+        if errors:
+            node = None
+            yield from errors
     check = Check()
     check.run(schema, path)
     yield from check.errors
+    if node is not None:
+        yield from rule_checks.problems(node, path, release=release, flawed=check.flawed)
 
 
 def _root(schema: Schema, path: Path) -> Iterator[FieldError]:
@@ -358,5 +371,32 @@ def _column(column: Object, path: Path) -> Iterator[FieldError]:
         yield fieldpath.invalid(path.child("JSONPath"), text, _NO_PATH)
 
 
-def _selectable(fields: Sequence[Object], schema: Schema | None, path: Path) -> Iterator[FieldError]:
-    return iter(())
+def _selectable(fields: Sequence[Object], schema: Schema, path: Path) -> Iterator[FieldError]:
+    if structural_checks.unsupported(schema):
+        # Another error says so. Upstream panics here.
+        return
+    node, seen, path = structural.of(schema), set(), path.child("selectableFields")
+    for i, field in enumerate(fields):
+        at, text = path.index(i).child("jsonPath"), field.get("jsonPath", "")
+        if not text:
+            yield fieldpath.required(at)
+            continue
+        try:
+            found, selected = rule_paths.resolve(text, node, brackets=False)
+        except rule_paths.PathError as e:
+            yield fieldpath.invalid(at, text, f"is an invalid path: {e}")
+            continue
+        if found.segments()[0] == "metadata":
+            yield fieldpath.invalid(at, text, "must not point to fields in metadata")
+        if selected is None or selected.type not in _SELECTABLE_TYPES:
+            detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+            yield fieldpath.invalid(at, text, detail)
+        if str(found) in seen:
+            yield fieldpath.duplicate(at, text)
+        seen.add(str(found))
+    if len(seen) > MOST_SELECTABLE:
+        yield fieldpath.too_many(path, len(seen), MOST_SELECTABLE)
+
+
+MOST_SELECTABLE = 8
+_SELECTABLE_TYPES = ("string", "boolean", "integer")

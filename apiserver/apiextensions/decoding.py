@@ -6,13 +6,22 @@ Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`, kubern
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from typing import Any, NamedTuple
 
 from apiserver.apiextensions import types
-from apiserver.apiextensions.types import DEFINITION, SCHEMA, ListOf, MapOf, NamedText, Scalar, Struct, Type, Variant
+from apiserver.apiextensions.types import (
+    DEFINITION,
+    SCHEMA,
+    VERSION,
+    ListOf,
+    MapOf,
+    NamedText,
+    Scalar,
+    Struct,
+    Type,
+    Variant,
+)
 from apiserver.codecs.objects import decoding, times
 from apiserver.codecs.objects.decoding import MAX_STRICT_ERRORS, DecodeError
 from apiserver.schema import shapes
@@ -20,7 +29,7 @@ from apiserver.schema.types import Field
 from apiserver.schema.types import Struct as Shape
 from kubetext.strconv import json_float
 
-__all__ = ["MOST_LEVELS", "DecodeError", "Decoded", "compact", "decode"]
+__all__ = ["MOST_LEVELS", "DecodeError", "Decoded", "compact", "compact_version", "decode"]
 
 MOST_LEVELS = 100
 """Levels of schemas in a schema. Real ones have 20; what is made of a schema is made by recursion."""
@@ -50,7 +59,7 @@ def decode(value: dict[str, Any]) -> Decoded:
     walk = _Walk()
     metadata = decoding.decode(_METADATA, {"metadata": value.get("metadata")})
     walk.unknown += metadata.unknown
-    found = {"apiVersion": value["apiVersion"], "kind": value["kind"], **metadata.object}
+    found = {name: value[name] for name in ("apiVersion", "kind") if name in value} | metadata.object
     body = {name: member for name, member in value.items() if name not in ("apiVersion", "kind", "metadata")}
     found |= walk.struct(DEFINITION, body, "")
     if walk.error:
@@ -118,21 +127,25 @@ class _Walk:
         return _ZEROS.get(type(type_), lambda _: None)(type_) if value is None else self._value(type_, value, path)
 
     def _variant(self, type_: Variant, value: Any) -> Any:
-        strict, self._strict = self._strict, False
-        try:
-            if isinstance(value, dict):
-                return self.struct(SCHEMA, value, "")
-            if type_ is Variant.SCHEMA_OR_BOOLEAN:
-                if isinstance(value, bool):
-                    return value
-                self.error = self.error or "boolean or JSON schema expected"
-                return False
-            if not isinstance(value, list):
-                return []
-            item: Type = SCHEMA if type_ is Variant.SCHEMA_OR_LIST else Scalar.TEXT
-            return self._value(ListOf(item), value, "")
-        finally:
-            self._strict = strict
+        strict, error = self._strict, self.error
+        self._strict, self.error = False, ""
+        decoded = self._alternative(type_, value)
+        if self.error:
+            # An error of a type's own decoder ends Go's decoding at once, and hides former ones.
+            raise DecodeError(self.error)
+        self._strict, self.error = strict, error
+        return decoded
+
+    def _alternative(self, type_: Variant, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self.struct(SCHEMA, value, "")
+        if type_ is Variant.SCHEMA_OR_BOOLEAN:
+            if isinstance(value, bool):
+                return value
+            raise DecodeError("boolean or JSON schema expected")
+        if not isinstance(value, list):
+            return []
+        return self._value(ListOf(SCHEMA if type_ is Variant.SCHEMA_OR_LIST else Scalar.TEXT), value, "")
 
     def _scalar(self, type_: Scalar, value: Any) -> Any:
         match type_:
@@ -156,18 +169,16 @@ class _Walk:
 
     def _bytes(self, text: str) -> str:
         """Check base64 as Go's decoder does, which ignores line ends."""
-        try:
-            base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-        except (binascii.Error, ValueError):
-            self.error = self.error or f"illegal base64 data at input byte {_first_illegal(text)}"
+        at = _first_illegal(text.encode())
+        if at is not None:
+            self.error = self.error or f"illegal base64 data at input byte {at}"
         return text
 
     def _time(self, text: str) -> str:
         try:
             return times.canonical(text, micro=False)
         except times.TimeError as e:
-            self.error = self.error or str(e)
-            return text
+            raise DecodeError(str(e)) from None
 
     def _mismatch(self, type_: Type, value: Any) -> Any:
         kind = _json_kind(value)
@@ -197,12 +208,28 @@ _ZEROS: dict[type, Any] = {
 }
 """What Go has for a null element of a list or map, and for a value of the wrong type."""
 
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/\r\n]*)(?:=[\r\n]*){0,2}")
+_BASE64 = re.compile(rb"(?P<data>[A-Za-z0-9+/\r\n]*)(?P<padding>=[\r\n]*)?(?P<second>=[\r\n]*)?")
+_LINE_ENDS = b"\r\n"
 
 
-def _first_illegal(text: str) -> int:
+def _first_illegal(text: bytes) -> int | None:
+    """Return where Go's decoder finds the first error in base64; None without one. Line ends do not count."""
     found = _BASE64.match(text)
-    return found.end() if found else 0
+    assert found is not None
+    left = len(found["data"].translate(None, _LINE_ENDS)) % 4
+    end = found.end("data")
+    if found["padding"] is None:
+        at_end = end == len(text)
+        return (None if not left else end - left) if at_end else end
+    if left < 2:
+        return end
+    if left == 3:
+        after = found.end("padding")
+        return None if after == len(text) else after
+    if found["second"] is None:
+        after = found.end("padding")
+        return after if after == len(text) else after - 1
+    return None if found.end() == len(text) else found.end()
 
 
 def _json_kind(value: Any) -> str:
@@ -240,6 +267,11 @@ def _json(value: Any, levels: int = MOST_JSON_LEVELS) -> Any:
 def compact(value: Any) -> Any:
     """Return a decoded definition as Go writes it: without empty lists and maps where these are left out."""
     return _compact(DEFINITION, value)
+
+
+def compact_version(value: Any) -> Any:
+    """Return a version of a decoded definition as Go writes it."""
+    return _compact(VERSION, value)
 
 
 def _compact(type_: Type, value: Any) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apiserver.apiextensions import decoding
+
 Object = Mapping[str, Any]
 
 SCHEMA, SUBRESOURCES, COLUMNS, SELECTABLE = (
@@ -35,33 +37,30 @@ class Internal:
 def of(spec: Object) -> Internal:
     """Return the internal form of a decoded spec."""
     versions: Sequence[Object] = spec.get("versions") or ()
-    top: dict[str, Any] = {}
-    moved = set()
-    for name in MOVED if versions else ():
-        first, *rest = (version.get(name) for version in versions)
-        if all(_alike(first, other) for other in rest):
-            moved.add(name)
-            if first is not None:
-                top[name] = first
+    # As `equality.Semantic.DeepEqual` compares: an empty list is like an absent one.
+    compared = list(map(decoding.compact_version, versions)) if len(versions) > 1 else versions
+    moved = {
+        name for name in MOVED if versions and all(_alike(compared[0].get(name), v.get(name)) for v in compared[1:])
+    }
+    top = {name: versions[0][name] for name in moved if name in versions[0]}
     return Internal(spec, top, [{k: v for k, v in version.items() if k not in moved} for version in versions])
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Compare as `equality.Semantic.DeepEqual` does: empty lists and maps are like absent ones, 1 is not 1.0."""
+    """Compare values: 1 is not 1.0, and not true."""
     left = [(one, other)]
     while left:
         a, b = left.pop()
-        if a is b:
-            continue
-        if isinstance(a, dict) and isinstance(b, dict):
-            left += [(a.get(name), b.get(name)) for name in a.keys() | b.keys()]
-        elif isinstance(a, list) and isinstance(b, list):
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, dict):
+            if a.keys() != b.keys():
+                return False
+            left += [(a[name], b[name]) for name in a]
+        elif isinstance(a, list):
             if len(a) != len(b):
                 return False
             left += zip(a, b, strict=True)
-        elif type(a) is not type(b):
-            if not ({type(a), type(b)} == {list, type(None)} and not a and not b):
-                return False
         elif a != b:
             return False
     return True
@@ -89,7 +88,7 @@ def _named_schemas(value: Any) -> Any:
 def shown_items(value: Any) -> Any:
     if isinstance(value, dict):
         return {"Schema": shown_schema(value), "JSONSchemas": None}
-    return {"Schema": None, "JSONSchemas": _schemas(value) if value else None}
+    return {"Schema": None, "JSONSchemas": _schemas(value)}
 
 
 def _schema_or_boolean(value: Any) -> Any:

@@ -62,7 +62,8 @@ def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
         return Found(place, errors=[text])
     defaults.fill(source)
     name = meta.name(source)
-    warnings = [f'unknown field "{path}"' for path in unknown] + checks.warnings(source, release)
+    warnings = [f'unknown field "{path}"' for path in unknown]
     if errors := checks.problems(source, release):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
+    warnings += checks.warnings(source, release)
     return Found(place, name, making.definition(decoding.compact(source)), warnings=warnings)

@@ -21,6 +21,7 @@ from apiserver.apiextensions.structural_checks import (
 )
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, Path
+from apiserver.structural import rule_checks
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 LIST_TYPES = ("atomic", "set", "map")
@@ -72,6 +73,7 @@ class Check:
             self._node(inner, scope._replace(path=junctor, root=False))
         self._items(schema, scope)
         self.errors.extend(_extensions(schema, scope.path))
+        self.errors.extend(rule_checks.text_problems(schema, scope.path))
         if len(self.errors) + self.errors.more > before:
             self._flawed.add(id(schema))
 

@@ -178,7 +178,7 @@ _COLUMN = Struct(
         "jsonPath": _TEXT,
     },
 )
-_VERSION = Struct(
+VERSION = Struct(
     "CustomResourceDefinitionVersion",
     {
         "name": _TEXT,
@@ -211,7 +211,7 @@ _SPEC = Struct(
         "group": _TEXT,
         "names": Member(_NAMES),
         "scope": Member(NamedText("v1.ResourceScope")),
-        "versions": Member(ListOf(_VERSION)),
+        "versions": Member(ListOf(VERSION)),
         "conversion": _pointer(_CONVERSION),
         "preserveUnknownFields": _BOOLEAN,
     },
@@ -248,6 +248,6 @@ def go_name(type_: Type) -> str:
         case MapOf():
             return type_.go or f"map[string]{go_name(type_.value)}"
         case Scalar() | Variant():
-            return type_.value
+            return str(type_.value)
         case NamedText() | Struct():
             return type_.go

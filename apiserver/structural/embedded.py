@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.fieldpath import Path, Shown
+from apiserver.apimachinery.fieldpath import FieldError, Path, Shown
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.codecs.objects.decoding import DecodeError
@@ -81,9 +81,16 @@ def coercer(schema: Structural, *, drops: bool = False) -> Coerce:
         error = _coerce(obj, root, paths, drops=drops)
         if unknown is not None:
             unknown += sorted(paths)
-        return error
+        return "" if error is None else str(error)
 
     return coerce
+
+
+def first_error(schema: Structural, value: Any, path: Path) -> FieldError | None:
+    """Coerce the embedded resources in a value, which may be one itself. Return the first error; None without one."""
+    if not isinstance(value, dict | list):
+        return None
+    return _coerce(value, _Plan(schema, Holders(schema, _is_embedded)), [], path=path, drops=False)
 
 
 def _is_embedded(node: Structural) -> bool:
@@ -123,8 +130,10 @@ class _Plan:
         return _Plan(node, self._holders) if node is not None and (node.embedded or node in self._holders) else None
 
 
-def _coerce(obj: Object, root: _Plan, unknown: list[str], *, drops: bool) -> str:
-    left: list[tuple[Any, _Plan, Path]] = [(obj, root, fieldpath.ROOT)]
+def _coerce(
+    obj: Any, root: _Plan, unknown: list[str], *, path: Path = fieldpath.ROOT, drops: bool
+) -> FieldError | None:
+    left: list[tuple[Any, _Plan, Path]] = [(obj, root, path)]
     while left:
         value, plan, path = left.pop()
         below: list[tuple[Any, _Plan, Path]] = []
@@ -133,15 +142,15 @@ def _coerce(obj: Object, root: _Plan, unknown: list[str], *, drops: bool) -> str
                 inner = plan.members.get(name, plan.rest)
                 if inner is not None and isinstance(x, dict | list):
                     below.append((x, inner, path.child(name) if name in plan.declared else path.key(name)))
-            if plan.embedded and (error := _resource(value, path, unknown, drops=drops)):
+            if plan.embedded and (error := _resource(value, path, unknown, drops=drops)) is not None:
                 return error
         elif plan.items is not None:
             below = [(x, plan.items, path.index(i)) for i, x in enumerate(value) if isinstance(x, dict | list)]
         left += reversed(below)
-    return ""
+    return None
 
 
-def _resource(value: Object, path: Path, unknown: list[str], *, drops: bool) -> str:
+def _resource(value: Object, path: Path, unknown: list[str], *, drops: bool) -> FieldError | None:
     """Coerce one embedded resource. Return the first error."""
     for name in _TYPE:
         if name in value and not isinstance(value[name], str):
@@ -149,7 +158,7 @@ def _resource(value: Object, path: Path, unknown: list[str], *, drops: bool) -> 
                 return _error(path.child(name), value[name], "must be a string")
             del value[name]
     if _META not in value:
-        return ""
+        return None
     metadata = value[_META]
     try:
         found = read_metadata(metadata)
@@ -157,13 +166,13 @@ def _resource(value: Object, path: Path, unknown: list[str], *, drops: bool) -> 
         if not drops:
             return _error(path.child(_META), metadata, str(e))
         if not isinstance(metadata, dict):
-            return ""
+            return None
         found = _readable(metadata)
     value[_META] = _written(found.object)
     if found.unknown:
         prefix = path.child(_META)
         unknown += [f"{prefix}.{name}" for name in found.unknown]
-    return ""
+    return None
 
 
 def _readable(metadata: Object) -> Metadata:
@@ -187,7 +196,7 @@ def _written(metadata: Object) -> Object:
     return {name: x for name, x in made.items() if x is not None}
 
 
-def _error(path: Path, value: Any, detail: str) -> str:
+def _error(path: Path, value: Any, detail: str) -> FieldError:
     if isinstance(value, float):
         value = Shown(printing.plain(value))
     elif isinstance(value, dict | list):
@@ -195,4 +204,4 @@ def _error(path: Path, value: Any, detail: str) -> str:
             value = Shown(fieldpath.show(_as_written(value)))
         except RecursionError:
             value = Shown("… more")
-    return str(fieldpath.invalid(path, value, detail))
+    return fieldpath.invalid(path, value, detail)

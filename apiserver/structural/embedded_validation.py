@@ -28,6 +28,13 @@ def embedded_resources(schema: Structural) -> EmbeddedErrors | None:
     return None if check is None else lambda value, release: check(value, ROOT, release)
 
 
+def value_errors(schema: Structural, value: Any, path: Path, release: Release) -> Iterator[FieldError]:
+    """Yield the errors of all embedded resources in a value, which may be one itself. `path` is the value's."""
+    check = _check_of(schema)
+    if check is not None:
+        yield from check(value, path, release)
+
+
 def _check_of(schema: Structural) -> _Check | None:
     members = {name: _check_of(below) for name, below in schema.properties.items()}
     other = None if schema.additional is None else _check_of(schema.additional)

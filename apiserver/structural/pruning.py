@@ -7,6 +7,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/pruning/algor
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -39,6 +40,13 @@ def pruner(schema: Structural) -> Prune:
             unknown += sorted(paths)
 
     return prune
+
+
+def has_unknown(schema: Structural, value: Any) -> bool:
+    """Return whether a value has members that its schema does not know. A value of an embedded resource has those of every resource."""
+    if not isinstance(value, dict | list):
+        return False
+    return bool(_prune(copy.deepcopy(value), _Plan(schema, keeps=schema.preserves, resource=schema.embedded)))
 
 
 class _Plan:
@@ -98,7 +106,7 @@ def _of(node: Structural | None, *, keeps: bool = False) -> _Plan | None:
     return _Plan(node, keeps=keeps, resource=node.embedded)
 
 
-def _prune(obj: Object, root: _Plan) -> list[str]:
+def _prune(obj: Any, root: _Plan) -> list[str]:
     """Prune, and return the paths of what was dropped, up to the limits."""
     found: list[str] = []
     room = PATHS_LIMIT
