@@ -80,7 +80,7 @@ def compiled(
 
     def environment(*, optional: bool) -> Environment:
         if optional not in known:
-            known[optional] = environments.rules(declared.shape, release, optional_old=optional).of(stored=stored)
+            known[optional] = environments.rules(declared.shape, release, stored=stored, optional_old=optional)
         return known[optional]
 
     return [_rule(rule, schema, environment(optional=bool(rule.optional_old_self)), shapes) for rule in schema.rules]

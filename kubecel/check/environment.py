@@ -102,7 +102,7 @@ class Environment:
         self._types = {name: Identifier(INT, Reference(name, value)) for name, value in wellknown.CONSTANTS.items()}
         self._types |= {name: _type_identifier(name, struct(name)) for name in wellknown.FIELDS}
         self._candidates: dict[str, Candidates] = {}
-        self._index()
+        self._roots = _roots(self._types)
 
     def extend(
         self,
@@ -146,6 +146,7 @@ class Environment:
             grown.free_presence_tests = free_presence_tests
         if mutations is not None:
             grown.mutations = mutations
+            grown._roots |= mutation.ROOTS if mutations else frozenset()
         if escaped_fields is not None:
             grown.escaped_fields = escaped_fields
         if global_names is not None:
@@ -161,7 +162,6 @@ class Environment:
         grown._register(types)
         grown._expand(macros)
         grown._validate(validators)
-        grown._index()
         return grown
 
     def compile(self, source: Source | str) -> Checked:
@@ -201,8 +201,14 @@ class Environment:
     # Look-ups of the checker.
 
     def identifier(self, name: str) -> Identifier | None:
-        """Return the meaning of a full name outside of macros."""
-        found = self._identifiers.get(name)
+        """Return the meaning of a full name outside of macros. Variables hide types of the same name."""
+        if (variable := self._variables.get(name)) is not None:
+            return Identifier(variable.type, Reference(name, variable.value))
+        if self._shapes:
+            shape = self._shapes.get(name)
+            if (of := _SIMPLE.get(name) if shape is None else shape.type) is not None:
+                return _type_identifier(name, of)
+        found = self._types.get(name)
         if found is None and (constructor := self._constructor(name)) is not None:
             # cel-go's provider knows such a type, but no value for its name.
             return Identifier(type_of(constructor.type), Reference(name))
@@ -277,20 +283,21 @@ class Environment:
             if known is not None and not equivalent(known.type, variable.type):
                 raise ValueError(f"overlapping identifier for name '{variable.name}'")
             table[variable.name] = variable
+            self._roots |= _roots((variable.name,))
         self._variables = table
 
     def _define(self, functions: Iterable[Function]) -> None:
-        table = dict(self._functions)
-        changed = set()
+        changed = {}
         for function in functions:
-            known = table.get(function.name)
-            table[function.name] = _merged(known or Function(function.name, ()), function)
-            changed.add(function.name)
-        self._functions = table
-        self._overloads = self._overloads | {
-            overload.id: overload for name in changed for overload in table[name].overloads
-        }
-        self._offer(changed)
+            known = changed.get(function.name) or self._functions.get(function.name) or Function(function.name, ())
+            changed[function.name] = _merged(known, function)
+        if changed:
+            self._functions = self._functions | changed
+            self._overloads = self._overloads | {
+                overload.id: overload for function in changed.values() for overload in function.overloads
+            }
+            self._roots |= _roots(changed)
+            self._offer(changed)
 
     def _offer(self, changed: Iterable[str]) -> None:
         """Discard the caches of changed functions."""
@@ -298,18 +305,15 @@ class Environment:
         self._candidates = self._candidates | {name: Candidates(self._functions[name], hidden) for name in changed}
 
     def _shape(self, shapes: Iterable[Shape]) -> None:
-        table = dict(self._shapes)
-        types = dict(self._types)
-        for shape in shapes:
-            for name, nested in _nested(shape):
-                table[name] = nested
-                types[name] = _type_identifier(name, nested.type)
-        if table:
-            types.update((name, _type_identifier(name, of)) for name, of in _SIMPLE.items() if name not in table)
-        self._shapes, self._types = table, types
+        added = {name: nested for shape in shapes for name, nested in _nested(shape)}
+        if added:
+            self._shapes = self._shapes | added
+            self._roots |= _roots(added)
 
     def _register(self, types: Iterable[Type]) -> None:
-        self._types = {**{of.name: _type_identifier(of.name, of) for of in types}, **self._types}
+        if added := {of.name: _type_identifier(of.name, of) for of in types}:
+            self._types = added | self._types
+            self._roots |= _roots(added)
 
     def _expand(self, macros: Iterable[Macro]) -> None:
         if added := tuple(macros):
@@ -322,16 +326,10 @@ class Environment:
                 self.validators = (*self.validators, validator)
                 self.exempt |= validator.exempt
 
-    def _index(self) -> None:
-        """Build the look-up tables of the checker. Variables hide types of the same name."""
-        self._identifiers = self._types | {
-            name: Identifier(variable.type, Reference(name, variable.value))
-            for name, variable in self._variables.items()
-        }
-        dotted = (name for table in (self._identifiers, self._functions) for name in table if "." in name)
-        self._roots = frozenset(name.partition(".")[0] for name in dotted) | (
-            mutation.ROOTS if self.mutations else frozenset()
-        )
+
+def _roots(names: Iterable[str]) -> frozenset[str]:
+    """Return the first parts of qualified names."""
+    return frozenset(name.partition(".")[0] for name in names if "." in name)
 
 
 def _type_identifier(name: str, of: Type) -> Identifier:

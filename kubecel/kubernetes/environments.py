@@ -317,17 +317,15 @@ class RuleShapes(Mapping[str, Shape]):
         return 2
 
 
-def rules(shape: Shape, release: Version = NEWEST, *, optional_old: bool = False) -> Environments:
-    """Return the environments of rules about a value of this shape: `self` and `oldSelf`.
+def rules(shape: Shape, release: Version = NEWEST, *, stored: bool = False, optional_old: bool = False) -> Environment:
+    """Return the environment of rules about a value of this shape: `self` and `oldSelf`.
 
     With `optional_old`, `oldSelf` exists on creation too. The shape's type needs a name that no expression uses: `self`
     would hide the variable.
     """
     old = Variable("oldSelf", optional_of(shape.type) if optional_old else shape.type, shape=shape)
-    return base(release).extend(
-        Addition(
-            introduced=ALWAYS,
-            extend=lambda e: e.extend(variables=(_shaped("self", shape),), shapes=(shape,), reserved_fields=True),
-        ),
-        Addition(introduced=(1, 24), extend=lambda e: e.extend(variables=(old,))),
+    return (
+        base(release)
+        .of(stored=stored)
+        .extend(variables=(_shaped("self", shape), old), shapes=(shape,), reserved_fields=True)
     )

@@ -61,12 +61,14 @@ class Type:
         self.name = name
         self.parameters = parameters
         self.nullable = nullable
-        self.variables = (
-            frozenset((name,)) if kind is Kind.PARAMETER else _NONE.union(*(of.variables for of in parameters))
-        )
+        self.variables = frozenset((name,)) if kind is Kind.PARAMETER else _NONE
+        self.weight = 1
+        marked = nullable
+        if parameters:
+            self.variables = self.variables.union(*(of.variables for of in parameters))
+            self.weight += sum(parameter.weight for parameter in parameters)
+            marked = nullable or any(parameter.bare is not parameter for parameter in parameters)
         self.open = bool(self.variables)
-        self.weight = 1 + sum(parameter.weight for parameter in parameters)
-        marked = nullable or any(parameter.bare is not parameter for parameter in parameters)
         self.bare = Type(kind, name, tuple(parameter.bare for parameter in parameters)) if marked else self
         self._hash = hash((kind.value, name, parameters, nullable))
 

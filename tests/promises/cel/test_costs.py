@@ -123,7 +123,7 @@ def base() -> Judge:
 
 @cache
 def rules() -> Judge:
-    return Judge(environments.rules(SELF, (1, 36)).new, environments.RuleShapes(SELF))
+    return Judge(environments.rules(SELF, (1, 36)), environments.RuleShapes(SELF))
 
 
 @cache
