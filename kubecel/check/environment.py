@@ -287,7 +287,7 @@ class Environment:
         self._variables = table
 
     def _define(self, functions: Iterable[Function]) -> None:
-        changed = {}
+        changed: dict[str, Function] = {}
         for function in functions:
             known = changed.get(function.name) or self._functions.get(function.name) or Function(function.name, ())
             changed[function.name] = _merged(known, function)
