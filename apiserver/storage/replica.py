@@ -227,6 +227,12 @@ class Replica:
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self.rebuild("definition", "the definition of the kind changed")
 
+    def end(self, reason: str) -> None:
+        """End all watches cleanly. Requests that still hold this replica find nothing to read from now on."""
+        self.filled = False
+        self._empty_since, self._empty_because = self._clock(), reason
+        self.hub.end_all()
+
     def lost(self, reason: str) -> None:
         """Note that the store no longer holds this resource. Memory stays, for reads that it may serve."""
         if self.fault is None:

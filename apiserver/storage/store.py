@@ -360,11 +360,12 @@ class Stores(Mapping[str, Store]):
     async def remove(self, name: str) -> None:
         """Follow a resource no more, and free its memory. Its watches end; the store keeps its objects."""
         replica = self._replicas.pop(name)
+        self._writer.forget(name)
         if (store := self._stores.pop(name, None)) is not None:
             store.hide_metrics()
         else:
             replica.meter.hide()
-        replica.hub.end_all()
+        replica.end("the resource is not served any more")
         ended = [self._pumps.pop(name)]
         if (live := self._live) is not None:
             live.tail.remove(replica.commands.keys.log)
@@ -374,7 +375,6 @@ class Stores(Mapping[str, Store]):
         for task in ended:
             task.cancel()
         await asyncio.gather(*ended, return_exceptions=True)
-        self._writer.forget(name)
         for _ in replica.index.clear():
             await asyncio.sleep(0)
 

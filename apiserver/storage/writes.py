@@ -38,6 +38,7 @@ BATCH_BYTES = 256 << 10
 ATTEMPTS = 4
 MOST_WAITING = 10_000
 SWEEP_SECONDS = 0.25
+_NOT_FOLLOWED = "the resource is not served any more"
 
 
 class Write(NamedTuple):
@@ -175,11 +176,15 @@ class Writer:
         return self._writes.setdefault(log.resource, ResourceWrites(log))
 
     def forget(self, resource: str) -> None:
-        """Remove the writes of a resource that is not followed any more. Those that were not sent fail."""
+        """Answer the writes of a resource that is not followed any more, with what is known of them. No further ones are accepted."""
         writes = self._writes.pop(resource, None)
-        if writes is not None:
-            for pending in (*writes.queue, *writes.stalled):
-                self._fail(pending, Unavailable(f"{resource} is not served any more"))
+        for pending in [pending for pending in self._waiting.values() if pending.writes is writes]:
+            if pending.acked is not None and (entry := self._own_entry(pending)) is not None:
+                self._succeed(self._waiting.pop(pending.change.token), entry)
+            elif pending.attempts:
+                self._give_up([pending], _NOT_FOLLOWED)
+            else:
+                self._fail(pending, Unavailable(_NOT_FOLLOWED))
 
     # Sending
 
@@ -187,6 +192,8 @@ class Writer:
         """Start a write. The caller waits on the future for as long as it likes. Raises Unavailable."""
         if self._session is None:
             raise Unavailable("the store is not connected")
+        if self._writes.get(writes.log.resource) is not writes:
+            raise Unavailable(_NOT_FOLLOWED)
         if len(self._waiting) >= MOST_WAITING:
             raise Unavailable("too many writes are under way")
         self._sequence += 1
