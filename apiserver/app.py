@@ -293,13 +293,17 @@ async def add_stores(stores: Stores, served: Kinds, *, creates: bool) -> None:
     """Follow the stores of further kinds. `creates`: the store may lack them. Raises StorageError."""
     for kind in served.stored:
         if kind.storage_name not in stores:
-            await stores.add(kind.storage_name, indexed.reader(kind), creates=creates)
+            await stores.add(kind.storage_name, indexed.reader(kind), adopt=_adopt_custom(kind), creates=creates)
 
 
 def read_otherwise(stores: Stores, changed: Iterable[Resource]) -> None:
     """Read the stored objects of kinds by their changed definitions. Their watches end, and their memory is filled anew."""
     for kind in changed:
-        stores.read_otherwise(kind.storage_name, indexed.reader(kind))
+        stores.read_otherwise(kind.storage_name, indexed.reader(kind), adopt=_adopt_custom(kind))
+
+
+def _adopt_custom(kind: Resource) -> adopted.Adopt | None:
+    return None if kind.custom is None else kind.custom.adopt
 
 
 def released(config: Config, release: Release, custom: Sequence[Resource] = ()) -> tuple[Config, Kinds]:
@@ -320,14 +324,15 @@ def _prepare(served: Kinds) -> None:
 
 
 def adopters(served: Kinds, serving: Serving, *, alone: bool = False) -> dict[str, adopted.Adopt]:
-    """Return the readers of values that servers of other releases stored, by storage name, for kinds whose members differ."""
+    """Return the readers of values that servers of other releases stored, or of other definitions, by storage name."""
     shapes: dict[str, list[Struct]] = {}
     for release in reversed(SUPPORTED):
         if release != served.release:
             for kind in _stored(serving, release, alone=alone):
                 shapes.setdefault(kind.storage_name, []).append(kind.shape)
     found = {
-        kind.storage_name: adopted.adopter(kind.shape, shapes.get(kind.storage_name, ())) for kind in served.stored
+        kind.storage_name: _adopt_custom(kind) or adopted.adopter(kind.shape, shapes.get(kind.storage_name, ()))
+        for kind in served.stored
     }
     return {name: adopt for name, adopt in found.items() if adopt is not None}
 

@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterable
 
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
 from apiserver.apimachinery import meta
+from apiserver.apimachinery.releases import Release
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Conversion, Custom, Object, Resource, Scale, Subresource
 from apiserver.schema.shapes import CUSTOM
+from apiserver.schema.structural import below
 from apiserver.structural import merging
 from apiserver.structural.defaulting import defaulter, filler
 from apiserver.structural.embedded import coercer
+from apiserver.structural.judging import Judge
 from apiserver.structural.pruning import pruner
+from apiserver.structural.rules import Rules, compiled
+from apiserver.structural.stored import adopter, converter
 from kubetext import names
 from kubetext.quoting import go_quote
 from structuredmerge.types import Type as MergeType
@@ -37,14 +42,23 @@ def resources(definition: Definition) -> tuple[Resource, ...]:
 
 
 def _resource(definition: Definition, version: DefinedVersion, stored: Resource | None = None) -> Resource:
-    custom = _custom(definition, version)
+    rules = functools.cache(lambda release: compiled(version.schema, release=release))
+    custom = _custom(definition, version, rules)
     conversion = None
     if stored is not None:
         assert stored.custom is not None
-        conversion = Conversion(_pruned(stored.custom), _pruned(custom))
+        conversion = Conversion(converter(stored.custom.schema), converter(custom.schema))
+    judge = Judge(
+        version.schema,
+        api_version=f"{definition.group}/{version.name}",
+        kind=definition.kind,
+        namespaced=definition.namespaced,
+        scale=custom.scale,
+        rules=rules if custom.has_rules else None,
+    )
     subresources = []
     if version.status:
-        subresources.append(Subresource(name=STATUS, owns=(STATUS,)))
+        subresources.append(Subresource(name=STATUS, owns=(STATUS,), validate=judge.validate_status))
     if version.scale is not None:
         subresources.append(Subresource(name=SCALE, owns=()))
     return Resource(
@@ -63,13 +77,14 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         needs_version=True,
         rechecks_metadata=False,
         verbs=VERBS,
+        validate=judge.validate,
         warnings=_finalizer_warnings,
         stored_as=stored,
         conversion=conversion,
     )
 
 
-def _custom(definition: Definition, version: DefinedVersion) -> Custom:
+def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:
     schema = version.schema
     return Custom(
         schema=schema,
@@ -78,6 +93,9 @@ def _custom(definition: Definition, version: DefinedVersion) -> Custom:
         fill=filler(schema),
         default=defaulter(schema),
         coerce=coercer(schema),
+        has_rules=any(node.rules for node in below(schema)),
+        ready=lambda release: (found := rules(release)) is None or found.ready,
+        adopt=adopter(schema, CUSTOM),
         merge_type=_merge_type(version),
         scale=None if version.scale is None else _scale(version.scale),
         served=version.served,
@@ -99,14 +117,6 @@ def _scale(paths: ScalePaths) -> Scale:
 
 def _way(path: str) -> tuple[str, ...]:
     return tuple(path.removeprefix(".").split(".")) if path else ()
-
-
-def _pruned(custom: Custom) -> Callable[[Object], Object]:
-    def convert(obj: Object) -> Object:
-        custom.prune(obj, None)
-        return obj
-
-    return convert
 
 
 def _finalizer_warnings(context: Context, new: Object, old: Object | None) -> Iterable[str]:

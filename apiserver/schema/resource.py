@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.releases import Release
 from apiserver.schema.context import Context
 from apiserver.schema.declarations import Declarations
 from apiserver.schema.featuregate import Gate, Gates
@@ -69,6 +70,10 @@ def _no_texts(obj: Object) -> Iterable[str]:
 
 def _never(obj: Object) -> bool:
     return False
+
+
+def _always(release: Release) -> bool:
+    return True
 
 
 def _as_it_is(obj: Object) -> None:
@@ -222,6 +227,8 @@ class Custom:
       object without nulls. Both return whether they changed anything.
     * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
       it drops as `prune` does.
+    * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
+    * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
     * `list_kind` is the kind of lists.
     * `scale` is the scale subresource, if there is one.
@@ -234,7 +241,10 @@ class Custom:
     fill: Callable[[Object], bool]
     default: Callable[[Object], bool]
     coerce: Callable[[Object, list[str] | None], str]
+    adopt: Callable[[bytes], bytes]
     merge_type: Callable[[MergeType], MergeType]
+    has_rules: bool = False
+    ready: Callable[[Release], bool] = _always
     scale: Scale | None = None
     served: bool = True
 

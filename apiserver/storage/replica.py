@@ -221,9 +221,10 @@ class Replica:
         self.hub.end_all()
         self.wants_filling.set()
 
-    def read_otherwise(self, index_func: IndexFunc) -> None:
-        """Read labels and fields otherwise from now on: end all watches cleanly, and ask to be filled anew."""
+    def read_otherwise(self, index_func: IndexFunc, *, adopt: AdoptFunc | None = None) -> None:
+        """Read stored values otherwise from now on: end all watches cleanly, and ask to be filled anew."""
         self._index_func = index_func
+        self._adopt = adopt or _as_it_is
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self.rebuild("definition", "the definition of the kind changed")
 

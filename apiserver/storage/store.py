@@ -321,7 +321,9 @@ class Stores(Mapping[str, Store]):
 
     # Resources that come and go
 
-    async def add(self, name: str, index_func: IndexFunc, *, creates: bool = False) -> None:
+    async def add(
+        self, name: str, index_func: IndexFunc, *, adopt: AdoptFunc | None = None, creates: bool = False
+    ) -> None:
         """Follow one more resource beside the others, and return once its memory is filled. It is shown, and counts, from then on.
 
         `creates`: it is created if the store lacks it and holds others. Raises StorageError if it cannot be followed; then it is not.
@@ -329,7 +331,7 @@ class Stores(Mapping[str, Store]):
         while (live := self._live) is None:  # noqa: ASYNC110 - a session may begin at any time, and end before this task runs
             await asyncio.sleep(FIRST_BACKOFF)
         await lineage.join(live.session, name, Commands(name), epochs=self._epochs, creates=creates)
-        replica = self._replicas[name] = self._replica(name, index_func, None)
+        replica = self._replicas[name] = self._replica(name, index_func, adopt)
         self._upkeep.add(name)
         self._start_pump(name, replica)
         if self._live is live:
@@ -353,9 +355,9 @@ class Stores(Mapping[str, Store]):
         live.fillings[replica.resource] = live.group.create_task(supervised)
         live.tail.add(replica.commands.keys.log, replica)
 
-    def read_otherwise(self, name: str, index_func: IndexFunc) -> None:
-        """Read a resource's labels and fields otherwise. Its watches end, and its requests wait until its memory is filled anew."""
-        self._replicas[name].read_otherwise(index_func)
+    def read_otherwise(self, name: str, index_func: IndexFunc, *, adopt: AdoptFunc | None = None) -> None:
+        """Read a resource's objects otherwise. Its watches end, and its requests wait until its memory is filled anew."""
+        self._replicas[name].read_otherwise(index_func, adopt=adopt)
 
     async def remove(self, name: str) -> None:
         """Follow a resource no more, and free its memory. Its watches end; the store keeps its objects."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -170,10 +171,11 @@ async def check(
     )
     if size <= CHECK_UPDATE.limit:
         size = estimated(new)
-    work = functools.partial(prepare_and_judge, context, resource, new, old, sub=sub)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
+    if resource.custom is not None and resource.custom.has_rules:
+        quick = size <= CHANGE.limit and resource.custom.ready(context.gates.release)
     pool = workers.BODIES if quick else workers.EXPRESSIONS
-    judgement = await (run_sized(CHANGE, size, work) if quick else pool.run_patiently(work))
+    judgement = await _judgement(context, resource, new, old, sub=sub, size=size, quick=quick)
     if labels.asked and await labels.refresh():
         judgement = await pool.run_patiently(judge, context, resource, new, old, sub=sub)
     refused = await entitlements.refused(services, call, judgement.permissions)
@@ -184,6 +186,42 @@ async def check(
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
     return size
+
+
+RULE_SECONDS = 0.004
+"""How long rules of a custom resource may run on the event loop. Most take some microseconds; a thread evaluates the others again."""
+
+
+class _TakesLong(Exception):
+    """The rules of an object take long."""
+
+
+async def _judgement(
+    context: Context,
+    resource: Resource,
+    new: Object,
+    old: Object | None,
+    *,
+    sub: Subresource | None,
+    size: int,
+    quick: bool,
+) -> Judgement:
+    """Prepare and judge, where it holds up nobody. Unless it is `quick`, that is a thread of its own pool."""
+    work = functools.partial(prepare_and_judge, resource=resource, new=new, old=old, sub=sub)
+    if not quick:
+        return await workers.EXPRESSIONS.run_patiently(work, context)
+    if resource.custom is None or not resource.custom.has_rules:
+        return await run_sized(CHANGE, size, work, context)
+    until = time.perf_counter() + RULE_SECONDS
+
+    def checkpoint() -> None:
+        if time.perf_counter() > until:
+            raise _TakesLong
+
+    try:
+        return work(context._replace(checkpoint=checkpoint))
+    except _TakesLong:
+        return await workers.EXPRESSIONS.run_patiently(work, context)
 
 
 def drop_unstored(obj: Object) -> None:

@@ -26,8 +26,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "POLL_SECONDS", 0.02)
 
 
-def kind_of(found: Definition) -> Resource:
-    return Resource(
+def kind_of(found: Definition) -> Sequence[Resource]:
+    kind = Resource(
         group=found.group,
         kind=found.kind,
         plural=found.plural,
@@ -35,6 +35,7 @@ def kind_of(found: Definition) -> Resource:
         namespaced=found.namespaced,
         shape=LAMP.shape,
     )
+    return (kind,)
 
 
 def clashes(kinds: Sequence[Resource]) -> Sequence[str]:

@@ -44,6 +44,9 @@ RULE = fieldpath.invalid("spec", "red", "no red")
 class NoRed:
     """A rule that refuses red."""
 
+    def prepare(self) -> None:
+        """Nothing is to be compiled."""
+
     def errors(
         self,
         new: Mapping[str, Any],
@@ -61,7 +64,12 @@ class NoRed:
 
 def judge(schema: dict[str, Any] = SCHEMA, *, scale: Scale | None = None) -> Judge:
     return Judge(
-        structural.of(schema), api_version="shop.test/v1", kind="Widget", namespaced=True, scale=scale, rules=NoRed()
+        structural.of(schema),
+        api_version="shop.test/v1",
+        kind="Widget",
+        namespaced=True,
+        scale=scale,
+        rules=lambda release: NoRed(),
     )
 
 
