@@ -442,7 +442,8 @@ def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldE
 
 def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
     """Sort the errors that will be reported into the order in which upstream checks."""
-    errors[:] = report.in_order(resource.shape, errors)
+    if resource.custom is None:
+        errors[:] = report.in_order(resource.shape, errors)
     return errors
 
 
