@@ -184,18 +184,20 @@ def _deprecation(version: Object, path: Path) -> Iterator[FieldError]:
     text = version.get("deprecationWarning")
     if text is None:
         return
+    # It is a pointer in Go, which errors show as JSON.
+    shown = fieldpath.Typed(text)
     if not version.get("deprecated"):
-        yield fieldpath.invalid(path, text, "can only be set for deprecated versions")
+        yield fieldpath.invalid(path, shown, "can only be set for deprecated versions")
         return
     if names.byte_length(text) > DEPRECATION_BYTES:
-        yield fieldpath.invalid(path, text, f"must be <= {DEPRECATION_BYTES} characters long")
+        yield fieldpath.invalid(path, shown, f"must be <= {DEPRECATION_BYTES} characters long")
     if not text:
-        yield fieldpath.invalid(path, text, "must not be an empty string")
+        yield fieldpath.invalid(path, shown, "must not be an empty string")
     for i, character in enumerate(text):
         if character != " " and unicodedata.category(character)[0] not in "LMNPS":
             at = names.byte_length(text[:i])
             detail = f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
-            yield fieldpath.invalid(path, text, detail)
+            yield fieldpath.invalid(path, shown, detail)
             break
 
 
@@ -348,7 +350,9 @@ def _subresources(found: Object | None, path: Path) -> Iterator[FieldError]:
         if not selector.startswith("."):
             yield fieldpath.invalid(at, selector, _NO_PATH)
         elif not selector.startswith((".spec.", ".status.")):
-            yield fieldpath.invalid(at, selector, "should be a json path under either .spec or .status")
+            yield fieldpath.invalid(
+                at, fieldpath.Typed(selector), "should be a json path under either .spec or .status"
+            )
 
 
 _NO_PATH = "must be a simple json path starting with ."

@@ -7,6 +7,7 @@ Upstream: kubernetes/apimachinery `pkg/util/yaml/decoder.go`, kubernetes/cli-run
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -71,11 +72,12 @@ def _documents(file: Path) -> Iterator[Document]:
     for number, chunk in enumerate(chunks, start=1):
         place = str(file) if len(chunks) == 1 else f"{file}, document {number}"
         try:
-            value, repeats = _value(chunk)
+            values = _values(chunk)
         except ValueError as e:
             yield Document(file, place, error=str(e))
             continue
-        yield from _objects(Document(file, place, value, repeats=repeats))
+        for value, repeats in values:
+            yield from _objects(Document(file, place, value, repeats=repeats))
 
 
 _SEPARATOR = re.compile(rb"^---[^\n]*\n?", re.MULTILINE)
@@ -94,18 +96,43 @@ def _chunks(raw: bytes) -> Iterator[bytes]:
     yield raw[start:]
 
 
-def _value(chunk: bytes) -> tuple[Any, str]:
-    """Return the value of one document, and the message about repeated keys. Raises ValueError."""
+def _values(chunk: bytes) -> list[tuple[Any, str]]:
+    """Return the value of one document, or the JSON values in it, each with the message about repeated keys. Raises ValueError."""
     if chunk.lstrip()[:1] == b"{":
         try:
-            return orjson.loads(chunk), ""
+            return [(orjson.loads(chunk), "")]
         except orjson.JSONDecodeError:
-            pass  # YAML, or JSON that YAML reads as well
+            if _JSON_FOLLOWS.search(chunk) and (values := _stream(chunk)):
+                return [(value, "") for value in values]
+            # It is YAML, or JSON that YAML reads as well.
+    separator = _SEPARATOR.search(chunk)
+    if separator is not None:
+        raise ValueError(f"invalid Yaml document separator: {separator[0][3:].strip().decode(errors='replace')}")
     try:
         reading = as_yaml.read(chunk, most_nodes=MOST_NODES)
     except StatusError:
         raise ValueError(f"the document has more than {MOST_NODES} values, or nests too deeply") from None
-    return reading.value, reading.repeats
+    return [(reading.value, reading.repeats)]
+
+
+_JSON_FOLLOWS = re.compile(rb"\}\s*\{")
+_JSON = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _stream(chunk: bytes) -> list[Any]:
+    """Return JSON values that follow each other; none if the text is anything else."""
+    values = []
+    try:
+        text = chunk.decode()
+        at = _SPACE.match(text).end()  # type: ignore[union-attr]
+        while at < len(text):
+            value, at = _JSON.raw_decode(text, at)
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            values.append(value)
+    except (ValueError, RecursionError):
+        return []
+    return values
 
 
 def _objects(document: Document) -> Iterator[Document]:

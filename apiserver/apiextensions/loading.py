@@ -26,6 +26,11 @@ class Found:
     errors: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
+    @property
+    def about(self) -> str:
+        """The place and the name."""
+        return f"{self.place}: {self.name}" if self.name else self.place
+
 
 def inspect(paths: Iterable[Path], release: Release = NEWEST) -> list[Found]:
     """Return what the documents of files and folders have. Reads the disk, and may take seconds."""
@@ -36,7 +41,7 @@ def read(paths: Iterable[Path], release: Release = NEWEST) -> tuple[list[Definit
     """Return the definitions of files and folders, and every error with its place. Reads the disk, and may take seconds."""
     found = inspect(paths, release)
     definitions = [each.definition for each in found if each.definition is not None]
-    return definitions, [f"{each.place}: {error}" for each in found for error in each.errors]
+    return definitions, [f"{each.about}: {error}" for each in found for error in each.errors]
 
 
 def _found(document: Document, release: Release) -> Found:
@@ -50,7 +55,7 @@ def _found(document: Document, release: Release) -> Found:
     if group != GROUP or kind != KIND:
         return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
     if version != "v1":
-        return Found(document.place, errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
+        return Found(document.place, _name(value), errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
     return _definition(document.place, value, release)
 
 
@@ -59,7 +64,7 @@ def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
         source, unknown = decoding.decode(value)
     except decoding.DecodeError as e:
         text = f'{KIND} in version "v1" cannot be handled as a {KIND}: {e}'
-        return Found(place, errors=[text])
+        return Found(place, _name(value), errors=[text])
     defaults.fill(source)
     name = meta.name(source)
     warnings = [f'unknown field "{path}"' for path in unknown]
@@ -67,3 +72,9 @@ def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)
     return Found(place, name, making.definition(decoding.compact(source)), warnings=warnings)
+
+
+def _name(value: dict[str, Any]) -> str:
+    metadata = value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""

@@ -172,8 +172,9 @@ def _set(items: Any, path: Path) -> Iterator[FieldError]:
     """Yield an error for items of a set that have parts of their own."""
     if not isinstance(items, dict):
         return
-    detail, shown = f"must be atomic as item of a list with {LIST_TYPE}=set", items.get(LIST_TYPE)
-    if items.get("type") == "array" and shown not in (None, "atomic"):
+    detail, said = f"must be atomic as item of a list with {LIST_TYPE}=set", items.get(LIST_TYPE)
+    shown = None if said is None else fieldpath.Typed(said)
+    if items.get("type") == "array" and said not in (None, "atomic"):
         yield fieldpath.invalid(path.child(LIST_TYPE), shown, detail)
     if items.get("type") == "object" and items.get(MAP_TYPE) != "atomic":
         # As upstream, which shows the list type.
