@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from apiserver import app, delegation, dev, server
+from apiserver.apiextensions import kinds as custom_kinds
+from apiserver.apiextensions import loading as loading_definitions
 from apiserver.apiextensions.following import Definitions
 from apiserver.audit import opening
 from apiserver.cluster import credentials
@@ -67,7 +69,8 @@ def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
     definitions = app.definitions(settings)
-    refused = definitions.load()
+    # `kinds check` looks at each definition by itself.
+    refused = [] if settings.command == config.PACKAGES else definitions.load()
     judge = app.judged_everywhere if settings.follows else app.judged
     kinds, errors = judge(settings.serving, reading.wrong, alone=settings.alone, custom=definitions.kinds)
     errors = [*reading.errors, *errors, *(f"--{config.CRDS}: {text}" for text in refused), *_named(settings, environ)]
@@ -111,6 +114,7 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
         case config.PACKAGES, _:
             for kind in app.packaged(kinds):
                 print(_described(kind))
+            return await asyncio.to_thread(_check_definitions, settings)
         case _, "import" | "export" as action:
             return await _move(settings, kinds, environ, action)
         case _, action:
@@ -153,6 +157,33 @@ def _described(kind: Resource) -> str:
     parts += [f"subresources {', '.join(sub.name for sub in kind.subresources)}"] if kind.subresources else []
     parts += ["stored"] if kind.stored is kind else [f"stored as {kind.stored.version}"]
     return f"{kind.api_version} {kind.plural}: {', '.join(parts)}"
+
+
+def _check_definitions(settings: Config) -> int:
+    """Print what the named definitions would serve, with every error and every warning. Return the exit code."""
+    paths, refused = settings.serving.crds, False
+    kinds: list[Resource] = []
+    found = loading_definitions.inspect(paths, app.release_of(settings.serving))
+    for each in found:
+        made = custom_kinds.resources(each.definition) if each.definition is not None else ()
+        kinds += made
+        for kind in made:
+            print(
+                _described(kind)
+                if kind.custom is not None and kind.custom.served
+                else f"{kind.api_version} {kind.plural}: not served"
+            )
+        for text in each.warnings:
+            print(f"warning: {each.about}: {text}", file=sys.stderr)
+        for text in each.errors:
+            print(f"sluice: {each.about}: {text}", file=sys.stderr)
+            refused = True
+    texts = app.clashes(settings, kinds)
+    if paths and not kinds and not refused:
+        texts.append(f"no {loading_definitions.KIND} is in {', '.join(map(str, paths))}")
+    for text in texts:
+        print(f"sluice: {text}", file=sys.stderr)
+    return 2 if refused or texts else 0
 
 
 def _roles(kinds: Kinds) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import os
@@ -181,13 +182,14 @@ def judged(
 
 def definitions(config: Config) -> Definitions:
     """Return the definitions in the operator's files, to be loaded. Their kinds must fit together and beside all others."""
+    return Definitions(config.serving.crds, make=custom_kinds.resources, judge=functools.partial(clashes, config))
+
+
+def clashes(config: Config, custom: Sequence[Resource]) -> list[str]:
+    """Return why kinds of definitions cannot be served together, and beside all others."""
     judge = judged_everywhere if config.follows else judged
-
-    def why_not(custom: Sequence[Resource]) -> list[str]:
-        _, errors = judge(config.serving, alone=config.alone, custom=custom)
-        return [text.removeprefix(_ABOUT_CRDS) for text in errors if text.startswith(_ABOUT_CRDS)]
-
-    return Definitions(config.serving.crds, make=custom_kinds.resources, judge=why_not)
+    _, errors = judge(config.serving, alone=config.alone, custom=custom)
+    return [text.removeprefix(_ABOUT_CRDS) for text in errors if text.startswith(_ABOUT_CRDS)]
 
 
 def judged_everywhere(

@@ -321,7 +321,7 @@ class Serving:
         text="API group of the served kinds that name none", value="GROUP")
     kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
-    crds: tuple[Path, ...] = flag(CRDS, (DEV, SERVE, STORE, ROLES), _existing, "",
+    crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, _existing, "",
         text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
         "times", value="FILE|DIR", many=True)
     builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES), _boolean, "true",
@@ -530,7 +530,7 @@ _SUMMARY = {
     SERVE: "serve a cluster, behind an APIService or directly, with an existing store",
     STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
     ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
-    PACKAGES: "print the errors in the kinds of a package, or what would be served (check)",
+    PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
 }
 
 
@@ -558,7 +558,12 @@ def _parser(gates: Sequence[str], action: str) -> flags.Parser:
             sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
         if command == PACKAGES:
             sub.add_argument("action", choices=("check",), metavar="check")
-            sub.add_argument("packages", nargs="*", metavar="PACKAGE", help="module with kinds, as --kinds names it")
+            sub.add_argument(
+                "checked",
+                nargs="*",
+                metavar="PACKAGE|FILE|DIR",
+                help="module with kinds, as --kinds names it, or CustomResourceDefinitions, as --crds names them",
+            )
         for offered in FLAGS:
             if command in offered.commands:
                 sub.offer(offered, command, action=asked, choices=gates if offered.name == FEATURE_GATES else ())
@@ -593,7 +598,7 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     asked = [*argv, "--help"] if list(argv) in ([], [STORE], [PACKAGES]) else list(argv)
     words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
     if words.command == PACKAGES:
-        unknown = _take_packages(words, unknown)
+        unknown = _take_checked(words, unknown)
     values = flags.values(FLAGS, words.command, words, environ)
     errors = [f"unknown argument {word}" for word in unknown] + values.errors
     errors += _overlaps(values)
@@ -604,20 +609,39 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     action: str = getattr(words, "action", "")
     if words.command == STORE:
         errors += _place_errors(action, values)
-    if words.command == PACKAGES and not _given(values, KINDS):
-        errors.append("kinds check: a PACKAGE is required")
+    if words.command == PACKAGES and not _given(values, KINDS) and not _given(values, CRDS):
+        errors.append("kinds check: a PACKAGE or a FILE is required")
     found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
     errors += auditing.errors(found.audit, values.wrong)
     return Reading(_completed(found), values.wrong, errors)
 
 
-def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Turn the packages of `kinds check` into --kinds, and return the rest of `unknown`. argparse does not see words after a flag."""
+def _take_checked(words: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Turn what `kinds check` names into --kinds and --crds, and return the rest of `unknown`. argparse does not see words after a flag."""
     behind = [word for word in unknown if not word.startswith("-")]
-    packages = [*words.packages, *behind]
-    if packages:
-        setattr(words, KINDS, [*(getattr(words, KINDS) or ()), *packages])
+    named = [*words.checked, *behind]
+    for flag_, chosen in (
+        (KINDS, [word for word in named if not _is_file(word)]),
+        (CRDS, [word for word in named if _is_file(word)]),
+    ):
+        if chosen:
+            setattr(words, flag_, [*(getattr(words, flag_) or ()), *chosen])
     return [word for word in unknown if word not in behind]
+
+
+_SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def _is_file(word: str) -> bool:
+    """Return whether a word names a file or folder of definitions, not a package."""
+    return "/" in word or word.endswith(_SUFFIXES) or any(each.suffix in _SUFFIXES for each in _listed(Path(word)))
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError:
+        return []
 
 
 def _action(argv: Sequence[str]) -> str:

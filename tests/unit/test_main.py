@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import os
 import pathlib
@@ -10,6 +11,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -182,3 +184,75 @@ def test_without_its_store_dev_says_in_one_line_what_to_install(
     assert capsys.readouterr().err.splitlines()[-1] == (
         "sluice: `sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'"
     )
+
+
+DEFINITION: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "lamps.example.test"},
+    "spec": {
+        "group": "example.test",
+        "scope": "Cluster",
+        "names": {"plural": "lamps", "kind": "Lamp", "shortNames": ["lp"]},
+        "versions": [
+            {
+                "name": name,
+                "served": name != "v1alpha1",
+                "storage": name == "v1",
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                "subresources": {"status": {}},
+            }
+            for name in ("v1", "v1beta1", "v1alpha1")
+        ],
+    },
+}
+
+
+def test_kinds_check_prints_what_definitions_serve(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**DEFINITION, "zz": 1}))
+    assert program.run(["kinds", "check", str(tmp_path)], {}) == 0
+    output, errors = capsys.readouterr()
+    assert output.splitlines() == [
+        "example.test/v1 lamps: Lamp, cluster-scoped, short names lp, subresources status, stored",
+        "example.test/v1beta1 lamps: Lamp, cluster-scoped, short names lp, subresources status, stored as v1",
+        "example.test/v1alpha1 lamps: not served",
+    ]
+    assert errors == f'warning: {tmp_path}/a.json: lamps.example.test: unknown field "zz"\n'
+
+
+def test_kinds_check_prints_every_error_of_definitions_and_exits_with_two(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {**DEFINITION["spec"], "group": "test", "scope": "Global"}
+    (tmp_path / "a.json").write_text(json.dumps({**DEFINITION, "spec": spec}))
+    (tmp_path / "b.yaml").write_text(json.dumps(DEFINITION))
+    assert program.run(["kinds", "check", f"{tmp_path}/a.json", f"{tmp_path}/b.yaml"], {}) == 2
+    output, errors = capsys.readouterr()
+    assert len(output.splitlines()) == 3
+    about = f"sluice: {tmp_path}/a.json: lamps.example.test"
+    assert errors.splitlines() == [
+        f'{about}: metadata.name: Invalid value: "lamps.example.test": must be spec.names.plural+"."+spec.group',
+        f'{about}: spec.group: Invalid value: "test": should be a domain with at least one dot',
+        f'{about}: spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced"',
+    ]
+
+
+def test_kinds_check_refuses_definitions_that_share_a_name(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"plural": "lights", "kind": "Light", "shortNames": ["lp"]}
+    other = {**DEFINITION, "metadata": {"name": "lights.example.test"}, "spec": {**DEFINITION["spec"], "names": names}}
+    (tmp_path / "a.json").write_text(json.dumps(DEFINITION) + json.dumps(other))
+    assert program.run(["kinds", "check", f"{tmp_path}/a.json"], {}) == 2
+    assert "lp" in capsys.readouterr().err
+
+
+def test_kinds_check_refuses_files_without_a_definition(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "Secret"}')
+    assert program.run(["kinds", "check", f"{tmp_path}/a.json"], {}) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: {tmp_path}/a.json: v1 Secret is ignored",
+        f"sluice: no CustomResourceDefinition is in {tmp_path}/a.json",
+    ]

@@ -117,6 +117,13 @@ def test_defaults_are_those_of_kube_apiserver() -> None:
 
 
 def test_empty_lists_and_nulls_are_left_out_of_a_compact_definition() -> None:
-    member = {"type": "string", "enum": [], "required": [], "allOf": [], "default": None, "nullable": False}
+    member: dict[str, Any] = {
+        "type": "string",
+        "enum": [],
+        "required": [],
+        "allOf": [],
+        "default": None,
+        "nullable": False,
+    }
     found = decoding.compact(decoding.decode(definition({"a": member})).object)
     assert found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] == {"a": {"type": "string"}}
