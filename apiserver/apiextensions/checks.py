@@ -283,32 +283,35 @@ def _validation(validation: Object, path: Path, *, with_status: bool, release: R
     if schema is None:
         return
     at = path.child("openAPIV3Schema")
-    found = False
-    for error in _schema(schema, at, with_status=with_status, release=release):
+    found, unsupported = False, structural_checks.unsupported(schema)
+    for error in _schema(schema, at, with_status=with_status, structured=not unsupported, release=release):
         found = True
         yield error
-    if not found and (text := structural_checks.unsupported(schema)):
-        yield fieldpath.invalid(at, "", text)
+    if not found and unsupported:
+        yield fieldpath.invalid(at, "", unsupported)
 
 
-def _schema(schema: Schema, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
+def _schema(
+    schema: Schema, path: Path, *, with_status: bool, structured: bool, release: Release
+) -> Iterator[FieldError]:
     if with_status:
         yield from _root(schema, path)
     if schema.get("nullable"):
         yield fieldpath.forbidden(path.child("nullable"), "nullable cannot be true at the root")
     node = None
-    if not structural_checks.unsupported(schema):
+    if structured:
         errors = structural_checks.problems(schema, path)
         if not errors:
             node = structural.of(schema)
-            errors = list(default_checks.problems(node, path, release))
+            if _has_default(schema):
+                errors = list(default_checks.problems(node, path, release))
         if errors:
             node = None
             yield from errors
     check = Check()
     check.run(schema, path)
     yield from check.errors
-    if node is not None:
+    if node is not None and any(below.rules for below in structural.below(node)):
         yield from rule_checks.problems(node, path, release=release, flawed=check.flawed)
 
 

@@ -41,11 +41,12 @@ class Decoded(NamedTuple):
     """A definition without unknown members, and the paths of these.
 
     Members without a value are absent, and so are zero values where Go does not tell them from absent ones. Empty lists and maps are kept,
-    because checks tell them from absent ones.
+    because checks tell them from absent ones; `empties`: there are some.
     """
 
     object: dict[str, Any]
     unknown: list[str]
+    empties: bool
 
 
 _METADATA = Shape(name="CustomResourceDefinition", fields=[Field(name="metadata", number=1, type=shapes.OBJECT_META)])
@@ -64,7 +65,7 @@ def decode(value: dict[str, Any]) -> Decoded:
     found |= walk.struct(DEFINITION, body, "")
     if walk.error:
         raise DecodeError(walk.error)
-    return Decoded(found, walk.unknown)
+    return Decoded(found, walk.unknown, walk.empties)
 
 
 class _Walk:
@@ -73,6 +74,7 @@ class _Walk:
     def __init__(self) -> None:
         self.error = ""
         self.unknown: list[str] = []
+        self.empties = False
         self._strict = True
         self._struct = ""
         self._fields: tuple[str, ...] = ()
@@ -112,8 +114,10 @@ class _Walk:
             case Struct() if isinstance(value, dict):
                 return self.struct(type_, value, path)
             case ListOf() if isinstance(value, list):
+                self.empties = self.empties or not value
                 return [self._element(type_.item, item, f"{path}[{i}]") for i, item in enumerate(value)]
             case MapOf() if isinstance(value, dict):
+                self.empties = self.empties or not value
                 return {key: self._element(type_.value, item, f"{path}.{key}") for key, item in value.items()}
             case Variant():
                 return self._variant(type_, value)

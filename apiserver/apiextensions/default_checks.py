@@ -65,6 +65,8 @@ class _Check:
             below = scope._replace(path=scope.path.child("items"), way=(*scope.way, None))
             yield from self._node(schema.items, below)
         for name, member in schema.properties.items():
+            if member.default is UNSET and not member.properties and member.items is None:
+                continue
             inside = scope.inside_meta or (schema.embedded and name in _META)
             at = scope.path.child("properties").key(name)
             yield from self._node(member, scope._replace(path=at, way=(*scope.way, name), inside_meta=inside))

@@ -81,8 +81,8 @@ def _documents(file: Path) -> Iterator[Document]:
 
 
 _SEPARATOR = re.compile(rb"^---[^\n]*\n?", re.MULTILINE)
-_BARE = re.compile(rb"---\s*(?:#.*)?\s*", re.DOTALL)
-_BLANK = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(?:#[^\n]*)?")
+_BARE = re.compile(rb"---\s*(?:[#].*)?\s*", re.DOTALL)
+_BLANK = re.compile(rb"(?:[ \t]*(?:[#][^\n]*)?\r?\n)*[ \t]*(?:[#][^\n]*)?")
 """Only comments and white space."""
 
 

@@ -61,7 +61,7 @@ def _found(document: Document, release: Release) -> Found:
 
 def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
     try:
-        source, unknown = decoding.decode(value)
+        source, unknown, empties = decoding.decode(value)
     except decoding.DecodeError as e:
         text = f'{KIND} in version "v1" cannot be handled as a {KIND}: {e}'
         return Found(place, _name(value), errors=[text])
@@ -71,7 +71,7 @@ def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
     if errors := checks.problems(source, release):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)
-    return Found(place, name, making.definition(decoding.compact(source)), warnings=warnings)
+    return Found(place, name, making.definition(decoding.compact(source) if empties else source), warnings=warnings)
 
 
 def _name(value: dict[str, Any]) -> str:

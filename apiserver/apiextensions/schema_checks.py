@@ -13,6 +13,7 @@ from apiserver.apiextensions import internal
 from apiserver.apiextensions.structural_checks import (
     EMBEDDED,
     JUNCTORS,
+    LEAF,
     LIST_KEYS,
     LIST_TYPE,
     MAP_TYPE,
@@ -24,6 +25,7 @@ from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, Path
 from apiserver.structural import rule_checks
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_TYPES = ("", *TYPES)
 LIST_TYPES = ("atomic", "set", "map")
 MAP_TYPES = ("atomic", "granular")
 RESOURCE_MEMBERS = ("metadata", "kind", "apiVersion")
@@ -88,9 +90,12 @@ class Check:
                 inner = inner._replace(no_default=" inside additionalProperties applying to object metadata")
             self._node(additional, inner)
         properties: Mapping[str, Schema] = schema.get("properties") or {}
+        resource, at = scope.root or schema.get(EMBEDDED), scope.path.child("properties")
         for name, member in properties.items():
-            inner = scope._replace(path=scope.path.child("properties").key(name), root=False)
-            if (scope.root or schema.get(EMBEDDED)) and name in RESOURCE_MEMBERS:
+            if member.keys() <= LEAF and member.get("type", "") in _TYPES and "default" not in member:
+                continue
+            inner = scope._replace(path=at.key(name), root=False)
+            if resource and name in RESOURCE_MEMBERS:
                 no_default = f" in top-level {name}" if scope.root else scope.no_default
                 inner = inner._replace(inside_meta=True, no_default=no_default)
             self._node(member, inner)

@@ -27,6 +27,13 @@ RULES = "x-kubernetes-validations"
 JUNCTORS = ("allOf", "anyOf", "oneOf")
 
 
+LEAF = frozenset(
+    ("default", "description", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength", "maxProperties",
+     "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "nullable", "title", "type")
+)  # fmt: skip
+"""The members of most nodes. A node without others holds no other node, and only its type can be wrong."""
+
+
 class _Level(Enum):
     """The place of a node. The value completes the error about a missing type."""
 
@@ -58,6 +65,8 @@ def unsupported(schema: Schema) -> str:
 
 
 def _unsupported(schema: Schema) -> Iterator[str]:
+    if schema.keys() <= LEAF:
+        return
     for name, shown in _UNSUPPORTED.items():
         if schema.get(name) or (name == "additionalItems" and name in schema):
             yield f"OpenAPIV3Schema '{shown}' is not supported"
@@ -74,7 +83,8 @@ def _unsupported(schema: Schema) -> Iterator[str]:
     if isinstance(items, dict):
         yield from _unsupported(items)
     for inner in (schema.get("properties") or {}).values():
-        yield from _unsupported(inner)
+        if not inner.keys() <= LEAF:
+            yield from _unsupported(inner)
     if isinstance(schema.get("additionalProperties"), dict):
         yield from _unsupported(schema["additionalProperties"])
 
@@ -95,8 +105,10 @@ def _invariants(schema: Schema, level: _Level, path: Path) -> Iterator[FieldErro
     elif type_ == "array":
         yield fieldpath.required(path.child("items"), "must be specified")
     properties: Mapping[str, Schema] = schema.get("properties") or {}
+    at = path.child("properties")
     for name, inner in properties.items():
-        yield from _invariants(inner, _Level.FIELD, path.child("properties").key(name))
+        if not inner.keys() <= LEAF or inner.get("type", "") in ("", "array"):
+            yield from _invariants(inner, _Level.FIELD, at.key(name))
     additional = schema.get("additionalProperties")
     if additional is not None:
         if level is _Level.ROOT:
