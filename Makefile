@@ -74,8 +74,8 @@ types: venv ## mypy, strict
 cluster: binaries ## a control plane with Sluice behind it, until Ctrl-C; prints its KUBECONFIG
 	$(BIN)/python -m tests.e2e.controlplane
 
-promises: binaries ## every promise of the API and of admission against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver's own resource.k8s.io
-	$(BIN)/python -m pytest -p tests.promises.oracle tests/promises/api tests/promises/admission --target all $(ARGS)
+promises: binaries ## every promise of the API, of admission and of custom resources against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver itself
+	$(BIN)/python -m pytest -p tests.promises.oracle tests/promises/api tests/promises/admission tests/promises/custom --target all $(ARGS)
 
 differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
 	$(BIN)/python -m tests.e2e.corpus $(ARGS)

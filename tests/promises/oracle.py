@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = "upstream"
 KUBERNETES = "tests/e2e/controlplane/go.mod"
 """The name under which a digest has the chosen release: that of another one stands in `go-<version>.mod`."""
-FOLDERS = ("tests/promises/api", "tests/promises/admission")
+FOLDERS = ("tests/promises/api", "tests/promises/admission", "tests/promises/custom")
 PARTS = ("tests/promises/", "tests/fuzz/")
 """Modules below these that a promise uses are part of it. Other modules only start and stop programs."""
 
@@ -50,7 +50,7 @@ class Oracle:
 
     def digest(self, file: pathlib.Path) -> str:
         """Hash a file of promises, everything that it uses, and the version of Kubernetes."""
-        parts, rest = set[pathlib.Path](), [file, *file.parent.glob("conftest.py"), *file.parent.glob("*.yaml")]
+        parts, rest = set[pathlib.Path](), [file, *file.parent.glob("conftest.py"), *file.parent.rglob("*.yaml")]
         while rest:
             if (part := rest.pop()) not in parts:
                 parts.add(part)

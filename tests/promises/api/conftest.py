@@ -18,10 +18,6 @@ DEFAULT = "all"
 _NUMBERS = itertools.count()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--target", default=DEFAULT, help=f"comma-separated, of {', '.join(TARGETS)}; or all")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{differences.ONLY}(*targets, reason): a promise that other targets cannot be asked about"
