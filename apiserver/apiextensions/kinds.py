@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
+from apiserver.apiextensions.columns import columns
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
@@ -72,6 +73,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         custom=custom,
         short_names=definition.short_names,
         categories=definition.categories,
+        columns=columns(version),
         subresources=subresources,
         tracks_generation=True,
         needs_version=True,

@@ -140,8 +140,8 @@ class Consumption:
 class Column:
     """One column of the kind's Table. `cell(object, now)` computes its value; `now` is in seconds since the epoch.
 
-    Rows are cached, so a cell that changes with time defines `since(object)`: the moment from which its age counts. The cell shows
-    `ageless` if that is None.
+    Rows are cached, so a cell that changes with time defines `since(object)`: the moment from which its age counts, or a text that the
+    cell shows instead. It shows `ageless` if that is None.
 
     `reads` are the members that both functions read: `spec.pool.name`, or `spec.pool` with everything below. They get an object that may
     have nothing else. If `reads` is None, each row decodes the whole object.
@@ -158,8 +158,8 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
-    since: Callable[[Object], float | None] | None = None
-    ageless: str = "<unknown>"
+    since: Callable[[Object], float | str | None] | None = None
+    ageless: str | None = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

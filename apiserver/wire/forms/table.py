@@ -106,8 +106,8 @@ def _readable(shape: Struct, body: bytes) -> Object:
     return decoding.decode(shape, as_json.loads(body), raw=body).object
 
 
-Since = float | str
-"""The moment from which an age counts, or the text of a cell without an age."""
+Since = float | str | None
+"""The moment from which an age counts, or the text of a cell without an age; None is null."""
 
 
 class _Row:
@@ -196,7 +196,7 @@ class _Ages(dict[Since, bytes]):
         self[_FAILED_SINCE] = _text(FAILED)
 
     def __missing__(self, since: Since) -> bytes:
-        if isinstance(since, str):
+        if since is None or isinstance(since, str):
             shown, self.until[since] = since, math.inf
         else:
             shown, self.until[since] = meta.age_at(since, self.now), meta.same_age_until(since, self.now)
@@ -390,10 +390,12 @@ class Table(Form):
         texts.append(b'%b],"object":%b}' % (last, self._attached(body, obj)))
         return _Row(tuple(texts), tuple(since))
 
-    def _since(self, column: Column, since: Callable[[Object], float | None], body: bytes, obj: Object) -> Since:
+    def _since(self, column: Column, since: Callable[[Object], float | str | None], body: bytes, obj: Object) -> Since:
         try:
             moment = since(obj)
-            return column.ageless if moment is None else float(moment)
+            if moment is None:
+                return column.ageless
+            return moment if isinstance(moment, str) else float(moment)
         except Exception as e:  # noqa: BLE001 - the kind's own code
             self._failed(column, body, e)
             return _FAILED_SINCE
