@@ -13,8 +13,9 @@ from apiserver.apiextensions.columns import columns
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
+from apiserver.kinds.served import rank
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Conversion, Custom, Object, Resource, Scale, Subresource
+from apiserver.schema.resource import Conversion, Custom, Deprecation, Object, Resource, Scale, Subresource
 from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import below
 from apiserver.structural import merging
@@ -61,7 +62,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
     if version.status:
         subresources.append(Subresource(name=STATUS, owns=(STATUS,), validate=judge.validate_status))
     if version.scale is not None:
-        subresources.append(Subresource(name=SCALE, owns=()))
+        subresources.append(Subresource(name=SCALE, owns=(), shows=("autoscaling", "v1", "Scale")))
     return Resource(
         group=definition.group,
         version=version.name,
@@ -74,6 +75,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         short_names=definition.short_names,
         categories=definition.categories,
         columns=columns(version),
+        deprecation=_deprecation(definition, version),
         subresources=subresources,
         tracks_generation=True,
         needs_version=True,
@@ -84,6 +86,23 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         stored_as=stored,
         conversion=conversion,
     )
+
+
+def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation | None:
+    """Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (getOrCreateServingInfoFor)."""
+    if not version.deprecated:
+        return None
+    if version.deprecation is not None:
+        return Deprecation("", text=version.deprecation)
+    text = f"{definition.group}/{version.name} {definition.kind} is deprecated"
+    newer = [
+        other.name
+        for other in definition.versions
+        if other.served and not other.deprecated and rank(other.name) < rank(version.name)
+    ]
+    if newer:
+        text += f"; use {definition.group}/{min(newer, key=rank)} {definition.kind}"
+    return Deprecation("", text=text)
 
 
 def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:

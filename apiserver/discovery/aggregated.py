@@ -107,4 +107,8 @@ def _resource(resource: Resource) -> dict[str, Any]:
 
 
 def _subresource(resource: Resource, sub: Subresource) -> dict[str, Any]:
-    return {"subresource": sub.name, "responseKind": _kind(resource.kind), "verbs": list(sub.verbs)}
+    if sub.shows is None:
+        kind = _kind(resource.kind)
+    else:
+        kind = dict(zip(("group", "version", "kind"), sub.shows, strict=True))
+    return {"subresource": sub.name, "responseKind": kind, "verbs": list(sub.verbs)}

@@ -36,8 +36,16 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         entry["categories"] = list(resource.categories)
     if not resource.virtual:
         entry["storageVersionHash"] = storage_version_hash(resource)
-    subs = [_entry(resource, f"{resource.plural}/{sub.name}", "", sub.verbs) for sub in subresources(resource)]
+    subs = [
+        {**_entry(resource, f"{resource.plural}/{sub.name}", "", sub.verbs), **_shown(sub)}
+        for sub in subresources(resource)
+    ]
     return [entry, *subs]
+
+
+def _shown(sub: Subresource) -> dict[str, str]:
+    """Return group, version and kind of what a subresource shows, if that is not the object itself."""
+    return {} if sub.shows is None else dict(zip(("group", "version", "kind"), sub.shows, strict=True))
 
 
 def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -> dict[str, Any]:

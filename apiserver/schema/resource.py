@@ -167,7 +167,8 @@ class Subresource:
     """A part of the object with its own endpoint. A write takes the members in `owns` from the request and keeps the rest.
 
     `prepare` and `validate` work as the kind's own hooks; a stored object always exists. Results of `requires` are checked and listed
-    before other errors of the object. `verbs` are those of the endpoint. `initial`: a new object may have the owned members.
+    before other errors of the object. `verbs` are those of the endpoint. `initial`: a new object may have the owned members. `shows` is
+    group, version and kind of what the endpoint shows, if that is not the object itself.
     """
 
     name: str
@@ -177,17 +178,19 @@ class Subresource:
     validate: Validate = _no_errors
     verbs: Sequence[str] = ("get", "patch", "update")
     initial: bool = False
+    shows: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
     """The deprecation of a version: requests for it get a warning. Releases are `<major>.<minor>`: `since` deprecates the version, and
-    `removed` no longer serves it ("" if not planned).
+    `removed` no longer serves it ("" if not planned). `text` is the warning, if it is not made from these.
     Upstream: kubernetes/apiserver `pkg/endpoints/deprecation/deprecation.go`.
     """
 
     since: str
     removed: str = ""
+    text: str = ""
 
 
 class Refused(ValueError):
@@ -394,6 +397,8 @@ class Resource:
         """The warning for requests of a deprecated version; "" for any other. The text is upstream's."""
         if self.deprecation is None:
             return ""
+        if self.deprecation.text:
+            return self.deprecation.text
         text = f"{self.api_version} {self.kind} is deprecated in v{self.deprecation.since}+"
         return f"{text}, unavailable in v{self.deprecation.removed}+" if self.deprecation.removed else text
 
