@@ -75,7 +75,7 @@ from apiserver.standalone.control import Control
 from apiserver.storage import store as storage
 from apiserver.storage.store import Store, StoreOptions, Stores
 from apiserver.validation import verdict
-from apiserver.verbs import create, delete, patch, read, update, watch
+from apiserver.verbs import create, delete, patch, read, scale, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.wire import negotiation
@@ -92,6 +92,12 @@ VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.Str
     "get": read.get,
     "list": read.list_,
     "watch": watch.watch,
+}
+
+SCALE_VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
+    "get": scale.get,
+    "update": scale.update,
+    "patch": scale.patch,
 }
 
 PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC)
@@ -638,7 +644,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         if store.filling:
             await store.wait_until_filled(seconds=FILL_SECONDS)
         call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
-        return await VERBS[endpoint.action](services, call)
+        shows = endpoint.subresource is not None and endpoint.subresource.shows is not None
+        return await (SCALE_VERBS if shows else VERBS)[endpoint.action](services, call)
 
     return request_info.large_selectors(dispatching, workers=SELECTORS, selects=selects)
 

@@ -93,7 +93,7 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
     if not version.deprecated:
         return None
     if version.deprecation is not None:
-        return Deprecation("", text=version.deprecation)
+        return Deprecation(since="", text=version.deprecation)
     text = f"{definition.group}/{version.name} {definition.kind} is deprecated"
     newer = [
         other.name
@@ -102,7 +102,7 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
     ]
     if newer:
         text += f"; use {definition.group}/{min(newer, key=rank)} {definition.kind}"
-    return Deprecation("", text=text)
+    return Deprecation(since="", text=text)
 
 
 def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:

@@ -208,6 +208,21 @@ class FieldManagers:
                 raise conflicts.refusal(found, managed.identities) from None
         return merge(force=True)
 
+    def forgone(self, obj: Object, way: tuple[str, ...]) -> Object:
+        """Return an object whose member at `way` nobody manages any more. Unreadable managers stay."""
+        metadata = obj["metadata"]
+        try:
+            managed = entries.decode(metadata.get("managedFields"), self._sets)
+        except EntriesError:
+            return obj
+        member = sets.of([tuple(map(paths.field, way))])
+        left = {name: owned._replace(set=owned.set - member) for name, owned in managed.managers.items()}
+        managed = managed.with_managers({name: owned for name, owned in left.items() if owned.set})
+        metadata = {name: x for name, x in metadata.items() if name != "managedFields"}
+        if managed.managers:
+            metadata["managedFields"] = entries.encode(managed, self._sets)
+        return {**obj, "metadata": metadata}
+
     def _versions_of(self, writer: Writer) -> Versions:
         key = writer.resource.storage_name, writer.resource.version, writer.subresource
         found = self._versions.get(key)

@@ -171,6 +171,52 @@ WATCH_EVENT = Struct(
     ),
 )
 
+SCALE_GROUP = "autoscaling"
+_SCALE_MODEL = "io.k8s.api.autoscaling.v1"
+SCALE = Struct(
+    name="Scale",
+    model=_SCALE_MODEL,
+    doc="How many replicas an object should have, and has.",
+    fields=(
+        Field(name="metadata", number=1, type=OBJECT_META, doc="Standard metadata."),
+        Field(
+            name="spec",
+            number=2,
+            presence=Presence.ALWAYS,
+            expected=False,
+            doc="The wanted replicas.",
+            type=Struct(
+                name="ScaleSpec",
+                model=_SCALE_MODEL,
+                doc="The wanted replicas.",
+                fields=(Field(name="replicas", number=1, type=Integer(bits=32), doc="The wanted number of replicas."),),
+            ),
+        ),
+        Field(
+            name="status",
+            number=3,
+            presence=Presence.ALWAYS,
+            expected=False,
+            doc="The observed replicas.",
+            type=Struct(
+                name="ScaleStatus",
+                model=_SCALE_MODEL,
+                doc="The observed replicas.",
+                fields=(
+                    Field(
+                        name="replicas",
+                        number=1,
+                        type=Integer(bits=32),
+                        presence=Presence.ALWAYS,
+                        doc="The observed number of replicas.",
+                    ),
+                    Field(name="selector", number=2, type=_TEXT, doc="The label query over pods, as text."),
+                ),
+            ),
+        ),
+    ),
+)
+
 PARTIAL_OBJECT_METADATA = Struct(
     name="PartialObjectMetadata",
     model=META,

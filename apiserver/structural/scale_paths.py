@@ -23,22 +23,22 @@ def errors(obj: Object, scale: Scale, *, status_only: bool = False) -> Iterator[
         yield from _replica_errors(obj, scale.spec_replicas)
     yield from _replica_errors(obj, scale.status_replicas)
     if scale.selector:
-        _, problem = _member(obj, scale.selector, str, "string")
+        _, problem = member(obj, scale.selector, str, "string")
         if problem:
-            yield fieldpath.invalid(_text(scale.selector), "", problem)
+            yield fieldpath.invalid(text(scale.selector), "", problem)
 
 
 def _replica_errors(obj: Object, path: tuple[str, ...]) -> Iterator[FieldError]:
-    replicas, problem = _member(obj, path, int, "int64")
+    replicas, problem = member(obj, path, int, "int64")
     if problem:
-        yield fieldpath.invalid(_text(path), 0, problem)
+        yield fieldpath.invalid(text(path), 0, problem)
     elif replicas is not None and replicas < 0:
-        yield fieldpath.invalid(_text(path), replicas, "should be a non-negative integer")
+        yield fieldpath.invalid(text(path), replicas, "should be a non-negative integer")
     elif replicas is not None and replicas > MAX_REPLICAS:
-        yield fieldpath.invalid(_text(path), replicas, f"should be less than or equal to {MAX_REPLICAS}")
+        yield fieldpath.invalid(text(path), replicas, f"should be less than or equal to {MAX_REPLICAS}")
 
 
-def _member(obj: Object, path: tuple[str, ...], kind: type, wanted: str) -> tuple[Any, str]:
+def member(obj: Object, path: tuple[str, ...], kind: type, wanted: str) -> tuple[Any, str]:
     """Return a member, None if it is absent, and what is wrong with its type or with an object on the way."""
     value: Any = obj
     for depth, name in enumerate(path):
@@ -47,21 +47,22 @@ def _member(obj: Object, path: tuple[str, ...], kind: type, wanted: str) -> tupl
         if not isinstance(value, dict):
             return (
                 None,
-                f"{_text(path[: depth + 1])} accessor error: {_shown(value)}, expected map[string]interface{{}}",
+                f"{text(path[: depth + 1])} accessor error: {_shown(value)}, expected map[string]interface{{}}",
             )
         if name not in value:
             return None, ""
         value = value[name]
     if type(value) is not kind:
-        return None, f"{_text(path)} accessor error: {_shown(value)}, expected {wanted}"
+        return None, f"{text(path)} accessor error: {_shown(value)}, expected {wanted}"
     return value, ""
 
 
 def _shown(value: Any) -> str:
     """Return a value and its type as the accessors print them."""
-    text = fieldpath.shown_json(printing.plain(value)).text
-    return f"{text} is of the type {printing.go_type(value)}"
+    shown = fieldpath.shown_json(printing.plain(value)).text
+    return f"{shown} is of the type {printing.go_type(value)}"
 
 
-def _text(path: tuple[str, ...]) -> str:
+def text(path: tuple[str, ...]) -> str:
+    """Return a way as errors name it."""
     return "".join(f".{name}" for name in path)

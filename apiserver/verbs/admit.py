@@ -6,6 +6,8 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (Ad
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.core.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
@@ -13,6 +15,9 @@ from apiserver.runtime.offload import CHANGE, run_sized
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle
 from apiserver.verbs.context import Call, Services
+
+if TYPE_CHECKING:
+    from apiserver.verbs.replace import Part
 
 
 class Step:
@@ -28,8 +33,9 @@ class Step:
         name: str,
         old: Object | None,
         size: int,
+        part: Part | None = None,
     ) -> None:
-        """`size` is about how many bytes the object has."""
+        """`size` is about how many bytes the object has. `part`: plugins see a part of the object."""
         self._chain = services.admission
         self._managers = services.managers
         self._call = call
@@ -38,6 +44,7 @@ class Step:
         self._name = name
         self._old = old
         self._size = size
+        self._part = part
         self._now = services.now
         self._attributes: Attributes | None = None
 
@@ -53,6 +60,8 @@ class Step:
         if made is None or made is shown:
             return obj
         replaced = {name: value for name, value in made.items() if name not in ("kind", "apiVersion")}
+        if self._part is not None:
+            return self._part.merged(obj, replaced)
         size = max(self._size, lifecycle.estimated(replaced))
         await run_sized(CHANGE, size, self._managers.readmitted, replaced, obj, self._call.exchange.warnings)
         lifecycle.set_namespace(self._call, replaced)
@@ -79,7 +88,7 @@ class Step:
                 options=self._options,
                 info=call.info,
                 user=call.user,
-                resource=call.resource,
+                resource=call.resource if self._part is None else self._part.resource,
                 name=self._name,
                 object=shown,
                 old=self._shown(self._old),
@@ -97,4 +106,6 @@ class Step:
         if obj is None:
             return None
         resource = self._call.resource.hub
+        if self._part is not None:
+            obj, resource = self._part.shown(obj), self._part.resource
         return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}

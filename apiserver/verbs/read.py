@@ -39,6 +39,11 @@ CONTINUE_WITH_VERSION = "specifying resource version is not allowed when using c
 async def get(services: Services, call: Call) -> Any:
     """Answer with one object: the newest, any, or one not older than a version."""
     answer = rendering.negotiate(services, call)
+    return await answer.stored(await one(call))
+
+
+async def one(call: Call) -> Entry:
+    """Return the object that a GET names, in the state that it asks for. Raises StatusError."""
     wanted = options.parse_get(call.exchange.query)
     key = lifecycle.key_of(call, call.info.name)
     with failures.translated(call.info):
@@ -48,7 +53,7 @@ async def get(services: Services, call: Call) -> Any:
             raise rendering.not_found(call, call.info.name)
         if not entry.readable:
             raise Corrupt(entry.key)
-    return await answer.stored(entry)
+    return entry
 
 
 async def list_(services: Services, call: Call) -> Any:

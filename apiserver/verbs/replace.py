@@ -17,7 +17,7 @@ from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.codecs.objects import canonical
 from apiserver.runtime.offload import READ_STORED, run_sized
-from apiserver.schema.resource import Object, Subresource
+from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rendering
@@ -29,6 +29,15 @@ ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 result. A PUT ignores the stored object."""
 
 
+class Part(NamedTuple):
+    """What admission sees in place of the whole object: `shown(obj)`, of the kind `resource`. `merged(obj, part)` takes a changed one
+    back."""
+
+    resource: Resource
+    shown: Callable[[Object], Object]
+    merged: Callable[[Object, Object], Object]
+
+
 class Order(NamedTuple):
     """One PUT or PATCH.
 
@@ -36,6 +45,7 @@ class Order(NamedTuple):
     * `size` is about how many bytes the change has.
     * `creates`: an absent object is created.
     * `owned`: the change sets managedFields itself.
+    * `part`: admission sees a part of the object.
     """
 
     name: str
@@ -46,6 +56,7 @@ class Order(NamedTuple):
     size: int
     creates: bool = False
     owned: bool = False
+    part: Part | None = None
 
 
 class Outcome(NamedTuple):
@@ -80,7 +91,9 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     tracked = tracked and (order.owned or not await lifecycle.exceeds(call, new, size=size))
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
-    step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
+    step = admit.Step(
+        services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size, part=order.part
+    )
     new = await step.mutate(new)
     call.exchange.hold(new, step, size=size)
     if not tracked:
