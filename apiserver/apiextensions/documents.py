@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from apiserver.apimachinery.errors import StatusError
-from apiserver.codecs.yaml import as_yaml
+from apiserver.codecs.yaml import as_yaml, block_yaml
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """The files of a folder that are read."""
@@ -108,6 +108,9 @@ def _values(chunk: bytes) -> list[tuple[Any, str]]:
     separator = _SEPARATOR.search(chunk)
     if separator is not None:
         raise ValueError(f"invalid Yaml document separator: {separator[0][3:].strip().decode(errors='replace')}")
+    value = block_yaml.read(chunk)
+    if value is not block_yaml.OTHER:
+        return [(value, "")]
     try:
         reading = as_yaml.read(chunk, most_nodes=MOST_NODES)
     except StatusError:
