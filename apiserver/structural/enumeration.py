@@ -16,6 +16,7 @@ from apiserver.structural.numbers import as_int64
 from apiserver.structural.values import go_json, shown
 from kubetext import printing
 from kubetext.quoting import go_quote
+from kubetext.strconv import MAX_INT64, MIN_INT64
 
 TEXT_BYTES = 64 << 10
 """Bytes of the allowed values that one error shows (see `excerpt`)."""
@@ -27,7 +28,7 @@ class Enumeration:
     __slots__ = ("_booleans", "_compounds", "_floats", "_integers", "_strings", "_supported", "_text", "_values")
 
     def __init__(self, values: Sequence[Any]) -> None:
-        self._values = values
+        self._values = values = [_stored(value) for value in values]
         self._strings = frozenset(value for value in values if type(value) is str)
         self._integers = frozenset(value for value in values if type(value) is int)
         self._floats = frozenset(value for value in values if type(value) is float)
@@ -71,6 +72,17 @@ class Enumeration:
             self._supported = excerpt.cut(", ".join(map(go_quote, texts)), TEXT_BYTES)
         body = f"Unsupported value: {fieldpath.show(shown(value))}: supported values: {self._supported}"
         return FieldError(fieldpath.NOT_SUPPORTED, path, body)
+
+
+def _stored(value: Any) -> Any:
+    """Return a value of a definition as it is read back: kube-apiserver stores 1.0 as 1, which is an integer then."""
+    if isinstance(value, dict):
+        return {name: _stored(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_stored(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and MIN_INT64 <= value < MAX_INT64:
+        return int(value)
+    return value
 
 
 def _as_text(number: int) -> str:

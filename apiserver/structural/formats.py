@@ -152,7 +152,8 @@ def _mac() -> Check:
     pair, four = f"{_HEX}{{2}}", f"{_HEX}{{4}}"
     with_marks = [f"{pair}({mark}{pair}){{{n - 1}}}" for mark in ":-" for n in (6, 8, 20)]
     with_dots = [rf"{four}(\.{four}){{{n - 1}}}" for n in (3, 4, 10)]
-    return _whole("|".join([*with_marks, *with_dots]))
+    alone = [f"({pair}){{{n}}}" for n in (6, 8, 20)]
+    return _whole("|".join([*with_marks, *with_dots, *alone]))
 
 
 _ignored = re.compile(f"(?:{_SPACE}|-)+")
