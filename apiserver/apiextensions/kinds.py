@@ -22,6 +22,7 @@ from apiserver.structural import merging
 from apiserver.structural.defaulting import defaulter, filler
 from apiserver.structural.embedded import coercer
 from apiserver.structural.judging import Judge
+from apiserver.structural.openapi import published
 from apiserver.structural.pruning import pruner
 from apiserver.structural.rules import Rules, compiled
 from apiserver.structural.stored import adopter, converter
@@ -114,6 +115,7 @@ def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Re
         fill=filler(schema),
         default=defaulter(schema),
         coerce=coercer(schema),
+        published=functools.partial(published, schema),
         has_rules=any(node.rules for node in below(schema)),
         ready=lambda release: (found := rules(release)) is None or found.ready,
         adopt=adopter(schema, CUSTOM),

@@ -18,7 +18,7 @@ from aiohttp import web
 from apiserver.apimachinery.request import Query
 from apiserver.discovery import openapi_paths, openapi_protobuf, served
 from apiserver.discovery.content import Content, Reply
-from apiserver.discovery.openapi_paths import Operation, Parameter, Path
+from apiserver.discovery.openapi_paths import Body, Operation, Parameter, Path
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import workers
 from apiserver.schema.openapi import Definitions, Dialect, Kind, Schema
@@ -202,6 +202,10 @@ class _Writer:
         self._streams = streams
         self._patch_types = patch_types
 
+    def _patches(self, body: Body) -> Sequence[str]:
+        """Return the media types of patches."""
+        return [media for media in self._patch_types if body.strategic or "strategic" not in media]
+
     def paths_v3(self, paths: Iterable[Path], definitions: Definitions) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for path in paths:
@@ -214,7 +218,7 @@ class _Writer:
         if operation.parameters:
             written["parameters"] = [_parameter_v3(p) for p in operation.parameters]
         if body := operation.body:
-            types = sorted(self._patch_types) if body.patch else ("*/*",)
+            types = sorted(self._patches(body)) if body.patch else ("*/*",)
             content = {media: {"schema": body.reference(definitions)} for media in types}
             written["requestBody"] = {"content": content, **({"required": True} if body.required else {})}
         media_types = sorted(self._produced(operation))
@@ -244,7 +248,7 @@ class _Writer:
         head = _head(path, operation)
         written = {
             "description": head.pop("description"),
-            "consumes": list(self._patch_types if body is not None and body.patch else consumes),
+            "consumes": list(self._patches(body) if body is not None and body.patch else consumes),
             "produces": list(self._produced(operation)),
             "schemes": ["https"],
             **head,

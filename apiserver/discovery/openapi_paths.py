@@ -33,11 +33,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """The body of an operation. `patch` bodies have media types of their own."""
+    """The body of an operation. `patch` bodies have media types of their own; a custom resource has no strategic merge patch."""
 
     reference: Reference
     required: bool = True
     patch: bool = False
+    strategic: bool = True
     own: bool = False
     """Whether the body is the kind itself, and so belongs to this operation alone."""
 
@@ -241,10 +242,12 @@ class _Paths:
                 yield self._alone(f"{item}/{sub.name}", chosen[0], inner)
             else:
                 yield self._path(f"{item}/{sub.name}", chosen, inner)
-        yield self._path(f"/watch{collection}", [self._watch_list()], (*outer, *_LIST, *_WATCH))
-        yield self._path(f"/watch{item}", [self._watch()], (*inner, *_LIST, *_WATCH))
+        if self._resource.custom is None:
+            yield self._path(f"/watch{collection}", [self._watch_list()], (*outer, *_LIST, *_WATCH))
+            yield self._path(f"/watch{item}", [self._watch()], (*inner, *_LIST, *_WATCH))
         if self._scope:
             yield self._path(f"/{plural}", [self._list(everywhere=True)], (PRETTY, *_LIST, *_WATCH))
+        if self._scope and self._resource.custom is None:
             yield self._path(f"/watch/{plural}", [self._watch_list(everywhere=True)], (PRETTY, *_LIST, *_WATCH))
 
     def _path(self, path: str, operations: Sequence[Operation], parameters: Sequence[Parameter]) -> Path:
@@ -259,6 +262,12 @@ class _Paths:
 
     def _id(self, verb: str, rest: str = "", *, kind: str = "", before: str = "") -> str:
         return f"{verb}{self._group}{before}{kind or self._kind}{rest}"
+
+    def _shown(self, sub: Subresource | None) -> Reference:
+        """Return the reference to what an endpoint shows."""
+        if sub is None or sub.shows is None:
+            return self._object
+        return lambda definitions: definitions.message(machinery.SCALE, [sub.shows or ("", "", "")])
 
     def _object(self, definitions: Definitions) -> Schema:
         return definitions.object(self._resource)
@@ -323,7 +332,7 @@ class _Paths:
             id=self._id("read", _suffix(sub)),
             action="get",
             doc=f"Reads {_part(sub)}{self._resource.kind}.",
-            answers={200: self._object},
+            answers={200: self._shown(sub)},
         )
 
     def _replace(self, sub: Subresource | None = None) -> Operation:
@@ -333,8 +342,8 @@ class _Paths:
             action="put",
             doc=f"Replaces {_part(sub)}{self._resource.kind}.",
             parameters=_WRITE,
-            body=Body(reference=self._object, own=True),
-            answers=dict.fromkeys((200, 201), self._object),
+            body=Body(reference=self._shown(sub), own=True),
+            answers=dict.fromkeys((200, 201), self._shown(sub)),
         )
 
     def _patch(self, sub: Subresource | None = None) -> Operation:
@@ -344,8 +353,8 @@ class _Paths:
             action="patch",
             doc=f"Changes members of {_part(sub)}{self._resource.kind}.",
             parameters=_PATCH,
-            body=Body(reference=Definitions.patch, patch=True),
-            answers=dict.fromkeys((200, 201), self._object),
+            body=Body(reference=Definitions.patch, patch=True, strategic=self._resource.custom is None),
+            answers=dict.fromkeys((200, 201), self._shown(sub)),
         )
 
     def _watch_list(self, *, everywhere: bool = False) -> Operation:

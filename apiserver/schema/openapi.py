@@ -113,9 +113,9 @@ def in_order(schema: Schema) -> Schema:
         match name:
             case "properties":
                 value = {called: in_order(inner) for called, inner in sorted(value.items())}
-            case "items" | "additionalProperties":
+            case "items" | "additionalProperties" | "not" if isinstance(value, dict):
                 value = in_order(value)
-            case "allOf" | "oneOf":
+            case "allOf" | "oneOf" | "anyOf":
                 value = [in_order(inner) for inner in value]
         written[name] = value
     return written
@@ -146,20 +146,29 @@ class Definitions:
 
     def object(self, resource: Resource) -> Schema:
         """Return a reference to the kind itself."""
+        if resource.custom is not None:
+            name = _custom_name(resource, resource.kind)
+            if name not in self._schemas:
+                self._schemas[name] = resource.custom.published(self._own(), v2=self.dialect is Dialect.V2)
+            return self._of_kind(name, [(resource.group, resource.version, resource.kind)])
         name = self._name(resource.shape)
         self._struct(name, resource.shape, typed=True)
         return self._of_kind(name, [(resource.group, resource.version, resource.kind)])
 
     def list(self, resource: Resource) -> Schema:
         """Return a reference to the list of the kind."""
-        name = f"{self._name(resource.shape)}List"
+        custom = resource.custom is not None
+        name = _custom_name(resource, resource.list_kind) if custom else f"{self._name(resource.shape)}List"
         if name not in self._schemas:
             items = Field(name="items", number=2, type=ListOf(resource.shape), doc="The objects.")
             meta = Field(
                 name="metadata", number=1, type=shapes.LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."
             )
             self.object(resource)
-            properties = _typed() | {"metadata": self._member(meta), "items": self._member(items, marked=False)}
+            listed = self._member(items, marked=False)
+            if custom:
+                listed = {"description": items.doc, "type": "array", "items": self.object(resource)}
+            properties = _typed() | {"metadata": self._member(meta), "items": listed}
             self._schemas[name] = {
                 "description": f"A list of {resource.kind} objects.",
                 "type": "object",
@@ -167,6 +176,13 @@ class Definitions:
                 "properties": properties,
             }
         return self._of_kind(name, [(resource.group, resource.version, resource.list_kind)])
+
+    def _own(self) -> dict[str, Schema]:
+        """Return the schemas of the members that every custom resource has."""
+        metadata = Field(name="metadata", number=1, type=shapes.OBJECT_META, doc="Standard metadata.")
+        described = self._member(metadata)
+        described.pop("default", None)
+        return _typed() | {"metadata": described}
 
     def message(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
         """Return a reference to a message with kind and apiVersion that is not a resource. `kinds` are the names that it has."""
@@ -283,6 +299,11 @@ class Definitions:
                 return {"type": "object", "additionalProperties": self._element(type_.value)}
             case Struct():
                 return self._struct(self._name(type_), type_, typed=False)
+
+
+def _custom_name(resource: Resource, kind: str) -> str:
+    """Return the name of the definition of a custom resource or its list."""
+    return ".".join([*reversed(resource.group.split(".")), resource.version, kind])
 
 
 def model(group: str, version: str) -> str:

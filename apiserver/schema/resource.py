@@ -233,6 +233,7 @@ class Custom:
     * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
     * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
+    * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
     * `list_kind` is the kind of lists.
     * `scale` is the scale subresource, if there is one.
     * `served`: the version has endpoints.
@@ -246,6 +247,7 @@ class Custom:
     coerce: Callable[[Object, list[str] | None], str]
     adopt: Callable[[bytes], bytes]
     merge_type: Callable[[MergeType], MergeType]
+    published: Callable[..., dict[str, Any]]
     has_rules: bool = False
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None

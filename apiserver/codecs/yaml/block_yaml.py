@@ -197,7 +197,8 @@ class _Reader:
         return value, at
 
     def _single(self, text: str, at: int, indent: int) -> tuple[str, int]:
-        parts, part = [], text[1:]
+        parts: list[str] = []
+        part = text[1:]
         while True:
             quotes = part.replace("''", "")
             if "'" in quotes:

@@ -1,0 +1,81 @@
+"""Publish a structural schema in an OpenAPI document.
+
+Version 2 has no junctors, defaults and nulls, and kubectl's reader of it expects any value where a schema says too little.
+Upstream: kubernetes/apiextensions-apiserver `pkg/controller/openapi/builder/builder.go`, `pkg/controller/openapi/v2/conversion.go`,
+`pkg/apiserver/schema/{kubeopenapi,unfold}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apiserver.schema.structural import Structural
+
+Schema = dict[str, Any]
+
+_JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
+_BELOW = ("properties", "items", "additionalProperties")
+_EITHER = ({"type": "integer"}, {"type": "string"})
+_EMPTY_RULE = {"rule": ""}
+
+
+def published(schema: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
+    """Return the schema of the objects of a kind. `own` are the schemas of apiVersion, kind and metadata."""
+    if v2 and schema.preserves:
+        return {"type": "object"}
+    made = _node(schema, own, v2=v2)
+    made["properties"] = {**made.get("properties", {}), **own}
+    return made
+
+
+def _node(node: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
+    source = node.source
+    made: Schema = {name: x for name, x in source.items() if name not in _BELOW and x is not None}
+    if node.int_or_string and not v2 and not _is_unfolded(source):
+        made["anyOf"] = [*_EITHER]
+    if node.properties:
+        made["properties"] = {name: _node(below, own, v2=v2) for name, below in node.properties.items()}
+    if node.items is not None:
+        made["items"] = _node(node.items, own, v2=v2)
+    if node.additional is not None:
+        made["additionalProperties"] = _node(node.additional, own, v2=v2)
+    elif "additionalProperties" in source:
+        made["additionalProperties"] = source["additionalProperties"]
+    if v2:
+        _simplify(node, made)
+    if node.embedded and not (v2 and node.preserves):
+        required = list(made.get("required", ()))
+        made["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
+        made["properties"] = {**made.get("properties", {}), **own}
+    return made
+
+
+def _is_unfolded(source: Mapping[str, Any]) -> bool:
+    """Return whether the junctors of the schema allow integers and texts already."""
+    either = [{"type": "integer"}, {"type": "string"}]
+    for_all = source.get("allOf") or [{}]
+    return source.get("anyOf") == either or (for_all[0] or {}).get("anyOf") == either
+
+
+def _simplify(node: Structural, made: Schema) -> None:
+    """Take out what version 2 cannot express, in place."""
+    for name in (*_JUNCTORS, "default", "nullable"):
+        made.pop(name, None)
+    if node.nullable:
+        made.pop("type", None)
+    if node.nullable or node.preserves:
+        made.pop("items", None)
+        made.pop("properties", None)
+    if made.get("type") == "array" and "items" not in made:
+        del made["type"]
+    if node.preserves and made.get("type") == "object":
+        del made["type"]
+    nullable = {name for name, below in node.properties.items() if below.nullable} if "properties" in made else set()
+    required = [name for name in made.get("required", ()) if name not in nullable]
+    if node.additional is not None and node.additional.nullable:
+        required = []
+    if required:
+        made["required"] = required
+    else:
+        made.pop("required", None)
