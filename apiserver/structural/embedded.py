@@ -23,6 +23,7 @@ from apiserver.schema.structural import Structural
 from apiserver.structural.holders import Holders
 from kubetext import printing
 from kubetext.sorting import in_order
+from kubetext.strconv import json_float
 
 Coerce = Callable[[Object, list[str] | None], str]
 
@@ -52,12 +53,14 @@ def read_metadata(value: Any) -> Metadata:
 
 _LEVELS = 5
 """Levels that ObjectMeta has, besides raw JSON."""
+_SHOWN_LEVELS = 100
+"""Levels of a value that errors show as upstream writes them; chosen."""
 
 
 def _as_written(value: Any, levels: int = _LEVELS) -> Any:
     """Return a value as it comes back from Go's JSON: members sorted, whole floats as integers. Deeper levels stay as they are."""
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < _LEAST_EXPONENT_FORM else value
+        return int(json_float(value)) if value.is_integer() and abs(value) < _LEAST_EXPONENT_FORM else value
     if levels and isinstance(value, dict):
         return {name: _as_written(value[name], levels - 1) for name in in_order(value)}
     if levels and isinstance(value, list):
@@ -71,7 +74,7 @@ def coercer(schema: Structural, *, drops: bool = False) -> Coerce:
     Metadata becomes what ObjectMeta holds. The paths of members that ObjectMeta does not have are appended to a list, if there is one, in
     order. `drops`: wrong values are dropped instead, as upstream does with what it reads from storage.
     """
-    holders = Holders(schema, _is_embedded)
+    holders = embedding(schema)
     root = _Plan(schema, holders)
 
     def coerce(obj: Object, unknown: list[str] | None) -> str:
@@ -91,6 +94,11 @@ def first_error(schema: Structural, value: Any, path: Path) -> FieldError | None
     if not isinstance(value, dict | list):
         return None
     return _coerce(value, _Plan(schema, Holders(schema, _is_embedded)), [], path=path, drops=False)
+
+
+def embedding(schema: Structural) -> Holders:
+    """Return the nodes that have embedded resources below."""
+    return Holders(schema, _is_embedded)
 
 
 def _is_embedded(node: Structural) -> bool:
@@ -201,7 +209,7 @@ def _error(path: Path, value: Any, detail: str) -> FieldError:
         value = Shown(printing.plain(value))
     elif isinstance(value, dict | list):
         try:
-            value = Shown(fieldpath.show(_as_written(value)))
+            value = Shown(fieldpath.show(_as_written(value, _SHOWN_LEVELS)))
         except RecursionError:
             value = Shown("… more")
     return fieldpath.invalid(path, value, detail)

@@ -29,14 +29,14 @@ def adopter(schema: Structural, shape: Struct) -> Adopt:
     A value comes back as the same object if nothing changes. Metadata is not looked at.
     """
     prune, fill, default = pruning.pruner(schema), defaulting.filler(schema), defaulting.defaulter(schema)
-    coerce = embedded.coercer(schema, drops=True)
+    coerce, embedding = embedded.coercer(schema, drops=True), embedded.embedding(schema)
 
     def change(obj: Object, *, nulls: bool) -> bool:
         unknown: list[str] = []
         prune(obj, unknown)
         filled = fill(obj) if nulls else default(obj)
-        coerce(obj, unknown)
-        return filled or bool(unknown)
+        coerce(obj, None)
+        return filled or bool(unknown) or schema in embedding
 
     def adopt(value: bytes) -> bytes:
         line = value.partition(b"\n")[0]
@@ -46,7 +46,8 @@ def adopter(schema: Structural, shape: Struct) -> Adopt:
             return value
         whole = canonical.decode(shape, value)
         change(whole, nulls=nulls)
-        return canonical.encode(shape, whole)
+        made = canonical.encode(shape, whole)
+        return value if made == value else made
 
     return adopt
 

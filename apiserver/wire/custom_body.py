@@ -18,7 +18,7 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import json_syntax
 from apiserver.codecs.json.json_syntax import SyntaxProblem, TooBig
 from apiserver.codecs.objects import unstructured
-from apiserver.codecs.objects.decoding import DecodeError
+from apiserver.codecs.objects.decoding import TOO_DEEP, DecodeError
 from apiserver.codecs.yaml import as_yaml
 from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
@@ -178,8 +178,12 @@ def _pruned(
     obj[_METADATA] = metadata.object
     paths = [f"{_METADATA}.{path}" for path in metadata.unknown]
     if (stated.group, stated.kind) == (resource.group, resource.kind):
-        paths += _completed(_custom(resource, stated, kinds), obj, nulls=found.nulls)
+        paths += _completed(_custom(resource, stated, kinds), obj, nulls=found.nulls, deep=_may_be_deep(found.source))
     return obj, [f'unknown field "{path}"' for path in paths] if judged else []
+
+
+def _may_be_deep(source: bytes) -> bool:
+    return source.count(b"{") + source.count(b"[") > patches.DEPTH
 
 
 def _custom(resource: Resource, stated: TypeMeta, kinds: Kinds) -> Custom | None:
@@ -189,8 +193,8 @@ def _custom(resource: Resource, stated: TypeMeta, kinds: Kinds) -> Custom | None
     return None if named is None else named.custom
 
 
-def _completed(custom: Custom | None, obj: Object, *, nulls: bool) -> list[str]:
-    """Complete an object in place. Return the paths of its unknown members. Raises Unfit."""
+def _completed(custom: Custom | None, obj: Object, *, nulls: bool, deep: bool) -> list[str]:
+    """Complete an object in place. Return the paths of its unknown members. Raises Unfit, and DecodeError for what is too `deep` to store."""
     if custom is None:
         unknown = sorted(name for name in obj if name != _METADATA)
         for name in unknown:
@@ -204,6 +208,8 @@ def _completed(custom: Custom | None, obj: Object, *, nulls: bool) -> list[str]:
     wrong = custom.coerce(obj, in_embedded)
     if wrong:
         raise Unfit(wrong)
+    if deep and as_json.deeper_than(obj, patches.DEPTH):
+        raise DecodeError(TOO_DEEP)
     return unknown + in_embedded
 
 
@@ -230,7 +236,7 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     try:
         text = result if isinstance(result, bytes) else as_json.dumps(result)
     except RecursionError:
-        raise decoding_errors.unfit("", DecodeError("exceeded max depth")) from None
+        raise decoding_errors.unfit("", DecodeError(TOO_DEEP)) from None
     quick = as_json.plain(text)
     if quick is None and terms.hurried and len(text) > DECODE_SLOWLY.limit:
         raise TakesLong
@@ -245,7 +251,7 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     except (Unreadable, Unfit, DecodeError) as e:
         raise decoding_errors.unfit(text.decode("utf-8", "replace"), e) from e
     if not stated.version:
-        raise errors.raw("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+        raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     _check_type(terms.resource, stated, obj)
     return obj
 
