@@ -27,6 +27,8 @@ Object = Mapping[str, Any]
 SCOPES = ("Cluster", "Namespaced")
 COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_RESET = ("namespace", "generation", "managedFields")
+"""Members of metadata that the server sets or drops before it checks them."""
 APPROVAL = "api-approved.kubernetes.io"
 """The annotation that says why a definition may be in a group of the Kubernetes project."""
 DEPRECATION_BYTES = 256
@@ -43,8 +45,9 @@ def problems(source: Object, release: Release) -> FieldErrors:
     """Return every error of a decoded definition with defaults, in upstream's order. Takes seconds for the largest schemas."""
     spec: Object = source.get("spec") or {}
     form = internal.of(spec)
+    metadata = {name: value for name, value in meta.metadata(source).items() if name not in _RESET}
     errors = meta.validate_object_meta(
-        source, release, namespaced=False, name_check=_name_check(spec), qualified_finalizers=False
+        {"metadata": metadata}, release, namespaced=False, name_check=_name_check(spec), qualified_finalizers=False
     )
     errors.extend(_spec(form, release))
     errors.extend(_stored_versions(form))
@@ -379,9 +382,10 @@ def _column(column: Object, path: Path) -> Iterator[FieldError]:
 
 
 def _selectable(fields: Sequence[Object], schema: Schema, path: Path) -> Iterator[FieldError]:
-    if structural_checks.unsupported(schema):
-        # Another error says so. Upstream panics here.
-        return
+    if text := structural_checks.unsupported(schema):
+        # Upstream panics at a path that is well formed.
+        yield fieldpath.invalid(path.child("schema").child("openAPIV3Schema"), "", text)
+        schema = {}
     node, seen, path = structural.of(schema), set(), path.child("selectableFields")
     for i, field in enumerate(fields):
         at, text = path.index(i).child("jsonPath"), field.get("jsonPath", "")

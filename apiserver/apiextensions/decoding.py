@@ -253,12 +253,12 @@ def _number(value: float) -> int | float:
 
 
 def _json(value: Any, levels: int = MOST_JSON_LEVELS) -> Any:
-    """Return any JSON value with the numbers that Go has after it stored and read it."""
+    """Return any JSON value as Go stores and reads it: members sorted, whole floats as integers."""
     match value:
         case dict() | list() if not levels:
             raise DecodeError(f"a value in a schema nests more than {MOST_JSON_LEVELS} levels deep")
         case dict():
-            return {name: _json(inner, levels - 1) for name, inner in value.items()}
+            return {name: _json(value[name], levels - 1) for name in sorted(value)}
         case list():
             return [_json(inner, levels - 1) for inner in value]
         case float():

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from apiserver.apiextensions.structural_checks import INT_OR_STRING
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import Release
-from apiserver.schema.structural import Structural
+from apiserver.schema.structural import Source, Structural
 from apiserver.schema.types import UNSET
 from apiserver.structural import embedded, embedded_validation, pruning, rules, validation
 
@@ -36,6 +37,17 @@ def problems(schema: Structural, path: Path, release: Release) -> Iterator[Field
     """Yield the errors of the defaults of a structural schema. `path` is the schema's."""
     root = dataclasses.replace(schema, embedded=True)
     yield from _Check(release).node(root, _Scope(path, root))
+
+
+def _validated(source: Source) -> Source:
+    """Return the schema by which upstream validates a default. There, int-or-string says nothing about the type."""
+    made = {name: value for name, value in source.items() if name != INT_OR_STRING}
+    for name in ("items", "additionalProperties"):
+        if isinstance(made.get(name), Mapping):
+            made[name] = _validated(made[name])
+    if "properties" in made:
+        made["properties"] = {name: _validated(member) for name, member in made["properties"].items()}
+    return made
 
 
 class _OutOfBudget(Exception):
@@ -89,7 +101,7 @@ class _Check:
             if found:
                 yield from found
                 return
-        found = list(validation.validator(schema).errors(value, path=str(at)))
+        found = list(validation.Validator(_validated(schema.source)).errors(value, path=str(at)))
         if found:
             yield from found
             return
