@@ -56,10 +56,11 @@ def _found(document: Document, release: Release) -> Found:
         return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
     if version != "v1":
         return Found(document.place, _name(value), errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
-    return _definition(document.place, value, release)
+    return _definition(document, value, release)
 
 
-def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
+def _definition(document: Document, value: dict[str, Any], release: Release) -> Found:
+    place = document.place
     try:
         source, unknown, empties = decoding.decode(value)
     except decoding.DecodeError as e:
@@ -67,7 +68,8 @@ def _definition(place: str, value: dict[str, Any], release: Release) -> Found:
         return Found(place, _name(value), errors=[text])
     defaults.fill(source)
     name = meta.name(source)
-    warnings = [f'unknown field "{path}"' for path in unknown]
+    warnings = [" ".join(document.repeats.split())] if document.repeats else []
+    warnings += [f'unknown field "{path}"' for path in unknown]
     if errors := checks.problems(source, release):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)

@@ -18,7 +18,7 @@ PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT / "apiserver"
 PACKAGES = ("apiserver", "kubecel", "kubetext", "sluice", "structuredmerge")
 FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
-LEVEL_5 = ("wire", "patching", "fieldmanager", "storage", "cluster", "resources")
+LEVEL_5 = ("wire", "patching", "fieldmanager", "storage", "cluster", "resources", "apiextensions")
 
 # Forks one child per module, so that each meets ours as fresh as a new interpreter does. The parent imports nothing of ours, and what ours
 # needs of third parties once, after a first child has told what that is. Ours is compiled anew, once, which is when syntax is warned of.

@@ -18,7 +18,7 @@ MOST_LEVELS = 100
 _USUAL = bytes([ord("\n"), *range(0x20, 0x7F), *range(0x80, 0x100)])
 _STRANGE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters besides control characters that YAML forbids or that end a line."""
-_KEY = re.compile(r"""([A-Za-z0-9_$][A-Za-z0-9_$./-]*|"[^"\\]*"|'[^']*'):(?: +(.*))?""")
+_KEY = re.compile(r"""([A-Za-z0-9_$][A-Za-z0-9_$./-]*|"[^"\\]*"|'[^']*'):(?:[ ]+(.*))?""")
 _NOT_PLAIN = frozenset("?:,[]{}#&*!|>'\"%@`")
 """Characters with which no plain scalar begins, or only sometimes."""
 _INSIDE = re.compile(r": |:$| #")

@@ -119,6 +119,17 @@ def test_unknown_members_are_warnings(tmp_path: pathlib.Path) -> None:
     assert found.warnings == ['unknown field "spec.zz"']
 
 
+def test_repeated_keys_are_warnings_and_the_last_counts(tmp_path: pathlib.Path) -> None:
+    text = as_yaml.dumps(definition()).decode()
+    (tmp_path / "a.yaml").write_text(text.replace("  scope: Namespaced\n", "  scope: Cluster\n  scope: Namespaced\n"))
+    (found,) = loading.inspect([tmp_path / "a.yaml"])
+    assert found.definition is not None
+    assert found.definition.namespaced
+    (warning,) = found.warnings
+    assert warning.startswith("yaml: unmarshal errors: line ")
+    assert warning.endswith('key "scope" already set in map')
+
+
 def test_definition_says_what_its_file_says(tmp_path: pathlib.Path) -> None:
     version = {
         "deprecated": True,
