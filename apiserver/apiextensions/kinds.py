@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from apiserver.apiextensions.columns import columns
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
+from apiserver.apiextensions.selectable import fields_of
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import rank
@@ -47,6 +48,7 @@ def resources(definition: Definition) -> tuple[Resource, ...]:
 def _resource(definition: Definition, version: DefinedVersion, stored: Resource | None = None) -> Resource:
     rules = functools.cache(lambda release: compiled(version.schema, release=release))
     custom = _custom(definition, version, rules)
+    own = {path.removeprefix("."): path for path in version.selectable}
     conversion = None
     if stored is not None:
         assert stored.custom is not None
@@ -76,6 +78,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         short_names=definition.short_names,
         categories=definition.categories,
         columns=columns(version),
+        selectable=own,
         deprecation=_deprecation(definition, version),
         subresources=subresources,
         tracks_generation=True,
@@ -108,6 +111,7 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
 
 def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:
     schema = version.schema
+    indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
     return Custom(
         schema=schema,
         list_kind=definition.list_kind,
@@ -115,6 +119,8 @@ def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Re
         fill=filler(schema),
         default=defaulter(schema),
         coerce=coercer(schema),
+        indexed=indexed,
+        fields=fields_of(indexed.values()),
         published=functools.partial(published, schema),
         has_rules=any(node.rules for node in below(schema)),
         ready=lambda release: (found := rules(release)) is None or found.ready,

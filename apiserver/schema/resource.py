@@ -235,6 +235,7 @@ class Custom:
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
     * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
     * `list_kind` is the kind of lists.
+    * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object without metadata.
     * `scale` is the scale subresource, if there is one.
     * `served`: the version has endpoints.
     """
@@ -248,6 +249,8 @@ class Custom:
     adopt: Callable[[bytes], bytes]
     merge_type: Callable[[MergeType], MergeType]
     published: Callable[..., dict[str, Any]]
+    indexed: Mapping[str, str]
+    fields: Callable[[Object], tuple[str, ...]]
     has_rules: bool = False
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None
@@ -366,6 +369,11 @@ class Resource:
     def stored(self) -> Resource:
         """The kind in the version in which it is stored: for nearly all kinds, itself."""
         return self if self.stored_as is None else self.stored_as
+
+    @property
+    def indexed(self) -> Mapping[str, str]:
+        """The labels of the fields that memory indexes, in order, with their paths: those of every version."""
+        return self.selectable if self.custom is None else self.custom.indexed
 
     @property
     def hub(self) -> Resource:

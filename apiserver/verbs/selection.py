@@ -129,7 +129,11 @@ def _hash_of_name(namespace: str) -> int:
 
 
 def _check_label(resource: Resource, label: str) -> None:
-    if resource.own_field_labels:
+    if resource.custom is not None:
+        always = (NAME, NAMESPACE) if resource.namespaced else (NAME,)
+        if label not in always and label not in resource.selectable:
+            raise errors.bad_request(f"field label not supported: {label}")
+    elif resource.own_field_labels:
         if label != NAME and label not in resource.selectable:
             # Kinds of the core group do not name themselves (kubernetes/kubernetes `pkg/apis/core/v1/conversion.go`).
             kind = f" for {resource.api_version}, Kind={resource.kind}" if resource.group else ""
@@ -158,7 +162,7 @@ def _single(resource: Resource, namespace: str, name: str) -> Key | None:
 
 
 def _indexed(resource: Resource, fields: selectors.FieldSelector) -> tuple[int, str] | None:
-    for position, label in enumerate(resource.selectable):
+    for position, label in enumerate(resource.indexed):
         value = fields.requires(label)
         if value is not None:
             return position, value
@@ -170,7 +174,7 @@ def _getter(resource: Resource, label: str) -> Callable[[Entry], str]:
         return lambda entry: entry.name
     if label == NAMESPACE:
         return lambda entry: entry.namespace
-    position = list(resource.selectable).index(label)
+    position = list(resource.indexed).index(label)
     return lambda entry: entry.fields[position]
 
 

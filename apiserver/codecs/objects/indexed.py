@@ -13,7 +13,7 @@ import msgspec
 from apiserver.apimachinery import long_labels
 from apiserver.codecs.json import surrogates
 from apiserver.schema import types
-from apiserver.schema.resource import Resource
+from apiserver.schema.resource import Custom, Resource
 from apiserver.schema.types import Boolean, Field, Integer, Struct
 
 LONG = 64 << 10
@@ -33,7 +33,32 @@ def reader(resource: Resource) -> Reader:
     Values are interned: the same few drivers and nodes stand in thousands of objects. Raises msgspec.DecodeError for bytes that no object
     of the kind can have.
     """
-    paths = [tuple(path.split(".")) for path in resource.selectable.values()]
+    if resource.custom is not None and resource.custom.indexed:
+        return _custom_reader(resource, resource.custom)
+    return _reader(resource)
+
+
+def _custom_reader(resource: Resource, custom: Custom) -> Reader:
+    """Return the reader of a custom resource with selectable fields: only the members that they are in are decoded."""
+    read_labels = _reader(resource)
+    tops = {path.removeprefix(".").split(".")[0].split("[")[0] for path in custom.indexed.values()}
+
+    def read(data: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        found = {name: _value(raw) for name, raw in _members(data).items() if name in tops}
+        return read_labels(data)[0], tuple(map(sys.intern, custom.fields(found)))
+
+    return read
+
+
+_members: Callable[[bytes], dict[str, msgspec.Raw]] = surrogates.kept(
+    msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+)
+_value: Callable[[msgspec.Raw], Any] = surrogates.kept(msgspec.json.Decoder().decode)
+
+
+def _reader(resource: Resource) -> Reader:
+    selectable = resource.selectable if resource.custom is None else {}
+    paths = [tuple(path.split(".")) for path in selectable.values()]
     decode, decode_long = (
         surrogates.skipped(msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths], labels=labels)).decode)
         for labels in (dict[str, str] | None, msgspec.Raw)
