@@ -19,6 +19,7 @@ from apiserver.structural import rule_programs
 from apiserver.structural.correlation import Correlated, KeyedItems
 from apiserver.structural.rule_programs import OLD, Compiled
 from kubecel.kubernetes import schemas
+from kubecel.kubernetes.schemas import Reader
 from kubecel.libraries.strings import SPACE
 from kubecel.plan.program import Program
 from kubecel.values.errors import CostExceeded, EvaluationError
@@ -120,9 +121,13 @@ def value_errors(
 # Nodes
 
 
+def _fail(reason: str) -> Value:
+    raise EvaluationError(reason)
+
+
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node with rules, or with rules below it. `uncompiled` is None after the rules were compiled."""
+    """A node with rules, or with rules below it. Its programs, and `read`, which reads its values, are made when they are first needed."""
 
     schema: Structural
     release: Release
@@ -130,8 +135,8 @@ class _Node:
     members: Mapping[str, _Node]
     additional: _Node | None
     items: _Node | None
-    source: schemas.Schema
     failure: str = ""
+    read: Reader = _fail
     _programs: Sequence[Compiled] | None = None
 
     @property
@@ -144,6 +149,7 @@ class _Node:
     def _compiled(self) -> Sequence[Compiled]:
         if not self.schema.rules:
             return ()
+        self.read = schemas.reader(self.schema.source, resource=self.resource, release=self.release)
         declared = rule_programs.declared(self.schema, resource=self.resource, release=self.release)
         if declared is None:
             self.failure = "failed to convert to declType for CEL validation rules"
@@ -170,8 +176,7 @@ def _node(schema: Structural, release: Release, *, resource: bool) -> _Node | No
     items = None if (its := schema.items) is None else _node(its, release, resource=its.embedded)
     if not (schema.rules or members or additional or items):
         return None
-    source = schemas.with_metadata(schema.source, release) if resource and schema.rules else schema.source
-    return _Node(schema, release, resource, members, additional, items, source)
+    return _Node(schema, release, resource, members, additional, items)
 
 
 # Ratcheting
@@ -260,7 +265,7 @@ class _Run:
             self.left = -1
             yield _invalid(path, shown, _NO_BUDGET)
             return
-        variables: dict[str, Value] = {"self": _typed(at.new, node.source)}
+        variables: dict[str, Value] = {"self": _typed(at.new, node.read)}
         for compiled in programs:
             rule, expression = compiled.rule, compiled.expression
             if expression is None:
@@ -271,8 +276,8 @@ class _Run:
             if expression.uses_old:
                 if at.old is None and not rule.optional_old_self:
                     continue
-                read = _optional if rule.optional_old_self else _typed
-                variables[OLD] = read(at.old, node.source)
+                convert = _optional if rule.optional_old_self else _typed
+                variables[OLD] = convert(at.old, node.read)
             held, failure, cost = self._evaluated(expression.program, variables)
             if cost > self.left:
                 self.left = -1
@@ -355,23 +360,19 @@ def _items(node: _Node, schema: Structural, at: _At) -> Iterator[tuple[_Node, _A
         yield node, _At(at.path.index(index), value, old, at.unchanged.item(index))
 
 
-def _typed(document: Any, source: schemas.Schema) -> Value:
+def _typed(document: Any, read: Reader) -> Value:
     """Return a value as expressions see it. One that does not fit the schema is an error where it is read."""
     try:
-        return schemas.typed(document, source)
+        return read(document)
     except EvaluationError as e:
         return Lazy(functools.partial(_fail, str(e)))
 
 
-def _fail(reason: str) -> Value:
-    raise EvaluationError(reason)
-
-
-def _optional(document: Any, source: schemas.Schema) -> Optional:
+def _optional(document: Any, read: Reader) -> Optional:
     if document is None:
         return Optional()
     try:
-        return Optional(schemas.typed(document, source))
+        return Optional(read(document))
     except EvaluationError as e:
         return Optional(Unsupported(str(e)))
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from kubecel.check.declarations import Shape
 from kubecel.kubernetes.environments import NEWEST, Version
 from kubecel.parse.language import RESERVED
-from kubecel.values.errors import EvaluationError
+from kubecel.values.errors import EvaluationError, Panic
 from kubecel.values.times import MAX_INT, Duration, Timestamp, parse_duration, parse_timestamp
 from kubecel.values.types import (
     BOOL,
@@ -34,6 +35,7 @@ from kubecel.values.types import (
     struct,
 )
 from kubecel.values.values import ABSENT, ListView, MapView, Value, equal, find_key, is_list, is_map, text
+from kubetext import printing
 
 Schema = Mapping[str, Any]
 
@@ -257,45 +259,24 @@ def _values_schema(schema: Schema) -> Schema | None:
 
 # Values
 
+Reader = Callable[[Value], Value]
+"""Returns a document as an expression sees it. Raises EvaluationError when it does not fit its schema."""
 
-def typed(document: Value, schema: Schema) -> Value:
-    """Return a document as an expression sees it (UnstructuredToVal).
 
-    Raises EvaluationError when it does not fit its schema.
+def reader(schema: Schema, *, resource: bool = False, release: Version = NEWEST) -> Reader:
+    """Return the reader of documents of a schema (UnstructuredToVal).
+
+    The root of a `resource` always has apiVersion, kind, metadata.name and metadata.generateName. Readers of members are
+    made when an expression reads them.
     """
-    if document is None:
-        if schema.get("nullable"):
-            return None
-        raise EvaluationError("invalid data, got null for schema with nullable=false")
-    if _is_int_or_string(schema):
-        if type(document) in (str, int):
-            return document
-        raise EvaluationError("invalid data, expected XIntOrString value to be either a string or integer")
-    kind = schema.get("type") or ""
-    if kind == "object":
-        return _typed_object(document, schema)
-    if kind == "array":
-        return _typed_list(document, schema)
-    if kind == "string":
-        return _typed_string(document, schema)
-    if kind in _EXPECTED:
-        expected, accepted = _EXPECTED[kind]
-        if type(document) not in accepted:
-            raise EvaluationError(f"invalid data, expected {expected}, got {_go_type(document)}")
-        return float(document) if kind == "number" else document
-    if schema.get("x-kubernetes-preserve-unknown-fields"):
-        return Preserved(document)
-    raise EvaluationError(
-        "invalid type, expected object, array, number, integer, boolean or string, or no type with x-kubernetes-int-or-string "
-        f"or x-kubernetes-preserve-unknown-fields is true, got {kind}"
-    )
+    return _Readers(release).of(with_metadata(schema, release) if resource else schema)
 
 
-_EXPECTED: dict[str, tuple[str, tuple[type, ...]]] = {
-    "number": ("float", (int, float)),
-    "integer": ("int", (int,)),
-    "boolean": ("bool", (bool,)),
-}
+def typed(document: Value, schema: Schema, *, release: Version = NEWEST) -> Value:
+    """Return one document as an expression sees it. Raises EvaluationError when it does not fit its schema."""
+    return reader(schema, release=release)(document)
+
+
 _GO_TYPES: dict[type, str] = {
     type(None): "<nil>",
     bool: "bool",
@@ -314,46 +295,101 @@ def _go_type(document: Value) -> str:
     return _GO_TYPES.get(type(document), "types.Value")
 
 
-def _typed_object(document: Value, schema: Schema) -> Value:
-    if type(document) is not dict:
-        raise EvaluationError("invalid data, expected a map for the provided schema with type=object")
-    if _is_embedded(schema):
-        schema = with_metadata(schema)
-    if schema.get("properties") is not None:
-        return ObjectView(document, schema["properties"])
-    return ObjectView(document, None, _values_schema(schema))
+class _Part:
+    """A member, an item or a value: its name and its reader, which is made when it is first used."""
+
+    __slots__ = ("_readers", "_schema", "name", "read")
+
+    def __init__(self, readers: _Readers, schema: Schema, name: str = "") -> None:
+        self._readers = readers
+        self._schema = schema
+        self.name = name
+        self.read: Reader = self._first
+
+    def _first(self, document: Value) -> Value:
+        self.read = self._readers.of(self._schema)
+        return self.read(document)
 
 
-def _typed_list(document: Value, schema: Schema) -> Value:
-    if type(document) is not list:
-        raise EvaluationError("invalid data, expected an array for the provided schema with type=array")
-    items = _items_schema(schema)
-    if items is None:
-        raise EvaluationError("invalid array type, expected Items with a non-empty Schema")
-    kind = schema.get("x-kubernetes-list-type") or "atomic"
-    if kind == "map":
-        keys = schema.get("x-kubernetes-list-map-keys") or ()
-        return MapList(document, items, tuple(escape(key) or key for key in keys))
-    if kind == "set":
-        return SetList(document, items)
-    if kind == "atomic":
-        return TypedList(document, items)
-    raise EvaluationError(f"invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {kind}")
+class _Readers:
+    """Makes readers as one release does."""
+
+    def __init__(self, release: Version) -> None:
+        self._lists = _LISTS if release >= (1, 37) else _LISTS_1_36
+        self._release = release
+
+    def of(self, schema: Schema) -> Reader:
+        read, accepted, failure = self._conversion(schema)
+        nullable = bool(schema.get("nullable"))
+
+        def convert(document: Value) -> Value:
+            if type(document) in accepted:
+                return document if read is None else read(document)
+            if document is not None:
+                raise EvaluationError(failure.replace("%T", _go_type(document)))
+            if nullable:
+                return None
+            raise EvaluationError("invalid data, got null for schema with nullable=false")
+
+        return convert
+
+    def _conversion(self, schema: Schema) -> tuple[Reader | None, Container[type], str]:
+        """Return the conversion of documents, None to leave them unchanged, the types that fit, and the error of the others."""
+        if _is_int_or_string(schema):
+            return None, (str, int), "invalid data, expected XIntOrString value to be either a string or integer"
+        kind = schema.get("type") or ""
+        if kind == "object":
+            return (
+                self._object(schema),
+                (dict,),
+                "invalid data, expected a map for the provided schema with type=object",
+            )
+        if kind == "array":
+            return (
+                self._list(schema),
+                (list,),
+                "invalid data, expected an array for the provided schema with type=array",
+            )
+        if kind in _CONVERSIONS:
+            return _CONVERSIONS[kind]
+        if kind == "string":
+            return _FORMATS.get(schema.get("format") or ""), (str,), "invalid data, expected string, got %T"
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            return Preserved, _ANYTHING, ""
+        failure = (
+            "invalid type, expected object, array, number, integer, boolean or string, or no type with "
+            f"x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got {kind}"
+        )
+        return None, (), failure
+
+    def _object(self, schema: Schema) -> Reader:
+        if _is_embedded(schema):
+            schema = with_metadata(schema, self._release)
+        properties, values = schema.get("properties"), _values_schema(schema)
+        if not properties and values is not None:
+            part = _Part(self, values)
+            return lambda document: EntriesView(document, part)
+        members = {name: _Part(self, its, name) for name, its in (properties or {}).items()}
+        escaped = {escape(name) or name: part for name, part in members.items()}
+        return lambda document: ObjectView(document, members, escaped)
+
+    def _list(self, schema: Schema) -> Reader:
+        items = _items_schema(schema)
+        if items is None:
+            return _failing("invalid array type, expected Items with a non-empty Schema")
+        kind = schema.get("x-kubernetes-list-type") or "atomic"
+        if kind not in self._lists:
+            return _failing(f"invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {kind}")
+        part, made = _Part(self, items), self._lists[kind]
+        keys = tuple(escape(key) or key for key in schema.get("x-kubernetes-list-map-keys") or ())
+        return lambda document: made(document, part, keys)
 
 
-def _typed_string(document: Value, schema: Schema) -> Value:
-    if type(document) is not str:
-        raise EvaluationError(f"invalid data, expected string, got {_go_type(document)}")
-    form = schema.get("format")
-    if form == "duration":
-        return _duration(document)
-    if form == "date":
-        return _date(document)
-    if form == "date-time":
-        return _date_time(document)
-    if form == "byte":
-        return _bytes(document)
-    return document
+def _failing(reason: str) -> Reader:
+    def fail(_: Value) -> Value:
+        raise EvaluationError(reason)
+
+    return fail
 
 
 _SPANS = re.compile(r"([0-9]+)[ \t\n\v\f\r]*([A-Za-zµ]+)", re.ASCII)
@@ -411,6 +447,15 @@ def _bytes(document: str) -> bytes:
         raise EvaluationError(f"Invalid byte formatted string {document}") from None
 
 
+_CONVERSIONS: dict[str, tuple[Reader | None, Container[type], str]] = {
+    "number": (float, (float, int), "invalid data, expected float, got %T"),
+    "integer": (None, (int,), "invalid data, expected int, got %T"),
+    "boolean": (None, (bool,), "invalid data, expected bool, got %T"),
+}
+_FORMATS: dict[str, Reader] = {"duration": _duration, "date": _date, "date-time": _date_time, "byte": _bytes}
+_ANYTHING = frozenset((bool, int, float, str, list, dict))
+
+
 class Preserved:
     """Data without a schema. An expression can only compare it, as part of its parent."""
 
@@ -423,7 +468,7 @@ class Preserved:
         self.document = document
 
     def __eq__(self, other: object) -> bool:
-        return equal(self.document, raw(other))
+        return _identical(self.document, raw(other))
 
     def __hash__(self) -> int:
         raise TypeError("preserved data is no key")
@@ -431,44 +476,45 @@ class Preserved:
 
 def raw(value: Value) -> Value:
     """Return the document behind a typed value, or the value itself."""
-    return value.document if isinstance(value, (ObjectView, TypedList, Preserved)) else value
+    return value.document if isinstance(value, (DocumentView, TypedList, Preserved)) else value
 
 
-class ObjectView(MapView):
-    """An object with `properties`, or else a map whose values have the schema `values`."""
+def _identical(one: Value, other: Value) -> bool:
+    """Return whether two documents are the same: 1 and 1.0 differ. They may be nested without limit."""
+    left = [(one, other)]
+    while left:
+        one, other = left.pop()
+        if type(one) is not type(other):
+            return False
+        if type(one) is dict:
+            if one.keys() != other.keys():
+                return False
+            left += ((value, other[name]) for name, value in one.items())
+        elif type(one) is list:
+            if len(one) != len(other):
+                return False
+            left += zip(one, other, strict=True)
+        elif one != other:
+            return False
+    return True
 
-    __slots__ = ("_properties", "_values", "document")
+
+class DocumentView(MapView):
+    """A JSON object."""
+
+    __slots__ = ("document",)
 
     go_type = "*common.unstructuredMap"
 
-    def __init__(
-        self, document: dict[str, Value], properties: Mapping[str, Schema] | None, values: Schema | None = None
-    ) -> None:
+    def __init__(self, document: dict[str, Value]) -> None:
         self.document = document
-        self._properties = properties
-        self._values = values
-
-    def _schema(self, name: str) -> Schema | None:
-        return self._values if self._properties is None else self._properties.get(name)
-
-    def find(self, key: Value) -> Value:
-        if type(key) is not str:
-            raise EvaluationError("no such overload")
-        name = key if self._properties is None else unescape(key)
-        value = ABSENT if name is None else self.document.get(name, ABSENT)
-        # A nullable field that is null counts as absent.
-        if value is ABSENT or name is None or (value is None and self._properties is not None):
-            return ABSENT
-        schema = self._schema(name)
-        return ABSENT if schema is None else typed(value, schema)
 
     def __len__(self) -> int:
         return len(self.document)
 
-    def __iter__(self) -> Iterator[Value]:
-        for name in self.document:
-            if self._schema(name) is not None:
-                yield name if self._properties is None else escape(name) or name
+    @abstractmethod
+    def known(self, name: str) -> bool:
+        """Return whether a member has a schema."""
 
     def equals(self, other: Value) -> bool:
         if not is_map(other):
@@ -476,10 +522,10 @@ class ObjectView(MapView):
         if len(self) != len(other):
             return False
         for name, value in self.document.items():
-            if self._schema(name) is None:
-                if not isinstance(other, ObjectView):
+            if not self.known(name):
+                if not isinstance(other, DocumentView):
                     raise EvaluationError("no such overload")
-                if not equal(value, other.document.get(name, value)):
+                if not _identical(value, other.document.get(name, value)):
                     return False
                 continue
             mine, theirs = self.find(name), find_key(other, name)
@@ -488,19 +534,90 @@ class ObjectView(MapView):
         return True
 
 
-class TypedList(ListView):
-    """A list whose elements have a schema."""
+class ObjectView(DocumentView):
+    """An object with declared members, by their names and by the identifiers of expressions."""
 
-    __slots__ = ("_items", "document")
+    __slots__ = ("_escaped", "_members")
+
+    def __init__(self, document: dict[str, Value], members: Mapping[str, _Part], escaped: Mapping[str, _Part]) -> None:
+        self.document = document
+        self._members = members
+        self._escaped = escaped
+
+    def __getitem__(self, key: str) -> Value:
+        """Return a member. Raises KeyError if there is none, or if `find` has more to say about it."""
+        part = self._escaped[key]
+        value = self.document[part.name]
+        if value is None:
+            raise KeyError(key)
+        try:
+            return part.read(value)
+        except EvaluationError:
+            raise KeyError(key) from None
+
+    def known(self, name: str) -> bool:
+        return name in self._members
+
+    def find(self, key: Value) -> Value:
+        if type(key) is not str:
+            raise EvaluationError("no such overload")
+        name = unescape(key)
+        part = None if name is None else self._members.get(name)
+        # A nullable field that is null counts as absent.
+        value = None if part is None else self.document.get(part.name)
+        return ABSENT if part is None or value is None else part.read(value)
+
+    def __iter__(self) -> Iterator[Value]:
+        for name in self.document:
+            if name in self._members:
+                yield escape(name) or name
+
+
+class EntriesView(DocumentView):
+    """A map, whose values have one schema."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, document: dict[str, Value], values: _Part) -> None:
+        self.document = document
+        self._values = values
+
+    def known(self, name: str) -> bool:
+        return True
+
+    def find(self, key: Value) -> Value:
+        if type(key) is not str:
+            raise EvaluationError("no such overload")
+        value = self.document.get(key, ABSENT)
+        return ABSENT if value is ABSENT else self._values.read(value)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.document)
+
+
+# Lists
+
+_NO_OVERLOAD = "no such overload"
+
+
+class TypedList(ListView):
+    """A list whose elements have a schema. `keys` are the identifiers of the key fields of a list map."""
+
+    __slots__ = ("_items", "_keys", "document")
 
     go_type = "*common.unstructuredList"
 
-    def __init__(self, document: list[Value], items: Schema) -> None:
+    def __init__(self, document: list[Value], items: _Part, keys: tuple[str, ...] = ()) -> None:
         self.document = document
         self._items = items
+        self._keys = keys
 
     def __len__(self) -> int:
         return len(self.document)
+
+    def __iter__(self) -> Iterator[Value]:
+        read = self._items.read
+        return (read(element) for element in self.document)
 
     @overload
     def __getitem__(self, index: int) -> Value: ...
@@ -510,8 +627,8 @@ class TypedList(ListView):
 
     def __getitem__(self, index: int | slice) -> Value:
         if isinstance(index, slice):
-            return [typed(element, self._items) for element in self.document[index]]
-        return typed(self.document[index], self._items)
+            return [self._items.read(element) for element in self.document[index]]
+        return self._items.read(self.document[index])
 
     def at(self, key: Value) -> Value:
         found = super().at(key)
@@ -519,15 +636,9 @@ class TypedList(ListView):
             raise EvaluationError(f"unsupported index: {text(key)}")
         return found
 
-    def plus(self, other: Value) -> Value:
-        return type(self)(self._joined(other), self._items)
-
-    def _joined(self, other: Value) -> list[Value]:
-        return self.document + [raw(element) for element in other]
-
     def equals(self, other: Value) -> bool:
         if not is_list(other):
-            raise EvaluationError("no such overload")
+            raise EvaluationError(_NO_OVERLOAD)
         return len(self) == len(other) and all(equal(mine, theirs) for mine, theirs in zip(self, other, strict=True))
 
     def contains(self, value: Value) -> bool:
@@ -543,65 +654,246 @@ class TypedList(ListView):
         return False
 
 
+class _Joined(ListView):
+    """The result of adding to a set or list map."""
+
+    __slots__ = ("_elements",)
+
+    go_type = "*common.refValSetList"
+
+    def __init__(self, elements: list[Value]) -> None:
+        self._elements = elements
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._elements)
+
+    def __getitem__(self, index: int) -> Value:  # type: ignore[override]
+        return self._elements[index]
+
+
 class SetList(TypedList):
     """A list of unique scalars, without order."""
 
     __slots__ = ()
 
-    def _joined(self, other: Value) -> list[Value]:
-        known = {_identity(element) for element in self.document}
-        joined = list(self.document)
-        for element in map(raw, other):
-            if _identity(element) not in known:
-                known.add(_identity(element))
-                joined.append(element)
-        return joined
+    def plus(self, other: Value) -> Value:
+        return JoinedSet(_set_joined(self, other))
 
     def equals(self, other: Value) -> bool:
-        if not is_list(other):
-            raise EvaluationError("no such overload")
-        known = {_identity(element) for element in self.document}
-        return len(self) == len(other) and all(_identity(raw(element)) in known for element in other)
+        return _set_equals(self, other)
+
+
+class JoinedSet(_Joined):
+    """A set with further elements."""
+
+    __slots__ = ()
+
+    def plus(self, other: Value) -> Value:
+        return JoinedSet(_set_joined(self, other))
+
+    def equals(self, other: Value) -> bool:
+        return _set_equals(self, other)
+
+
+def _set_joined(mine: ListView, other: Value) -> list[Value]:
+    known = {_scalar(element) for element in mine}
+    joined = list(mine)
+    for element in other:
+        if (key := _scalar(element)) not in known:
+            known.add(key)
+            joined.append(element)
+    return joined
+
+
+def _set_equals(mine: ListView, other: Value) -> bool:
+    if not is_list(other):
+        raise EvaluationError(_NO_OVERLOAD)
+    if len(mine) != len(other):
+        return False
+    known, seen = {_scalar(element) for element in mine}, set()
+    for element in other:
+        key = _scalar(element)
+        if key not in known:
+            return False
+        seen.add(key)
+    return len(seen) == len(known)
+
+
+def _scalar(element: Value) -> tuple[type, object]:
+    if is_list(element) or is_map(element):
+        raise EvaluationError("listSet operations are only supported on lists of scalar values")
+    return _identity(element)
 
 
 class MapList(TypedList):
     """A list of objects with key fields, without order."""
 
-    __slots__ = ("_keys",)
+    __slots__ = ()
 
-    def __init__(self, document: list[Value], items: Schema, keys: tuple[str, ...]) -> None:
-        super().__init__(document, items)
-        self._keys = keys
-
-    def _key(self, element: Value) -> object:
-        if not isinstance(element, dict):
-            return object()
-        return tuple(_identity(element.get(name)) for name in self._keys)
+    go_type = "*common.unstructuredMapList"
 
     def plus(self, other: Value) -> Value:
-        places = {self._key(element): place for place, element in enumerate(self.document)}
+        return JoinedMaps(_maps_joined(self, other, self._keys), self._keys)
+
+    def equals(self, other: Value) -> bool:
+        return _maps_equal(self, other, lambda element: _raw_key(raw(element), self._keys))
+
+
+class JoinedMaps(_Joined):
+    """A list map with further elements."""
+
+    __slots__ = ("_keys",)
+
+    go_type = "*common.refValMapList"
+
+    def __init__(self, elements: list[Value], keys: tuple[str, ...]) -> None:
+        super().__init__(elements)
+        self._keys = keys
+
+    def plus(self, other: Value) -> Value:
+        return JoinedMaps(_maps_joined(self, other, self._keys), self._keys)
+
+    def equals(self, other: Value) -> bool:
+        return _maps_equal(self, other, lambda element: _found_key(element, self._keys))
+
+
+def _maps_joined(mine: ListView, other: Value, keys: tuple[str, ...]) -> list[Value]:
+    joined = list(mine)
+    places = {_found_key(element, keys): place for place, element in enumerate(joined)}
+    for element in other:
+        place = places.get(_found_key(element, keys))
+        if place is None:
+            joined.append(element)
+        else:
+            joined[place] = element
+    return joined
+
+
+def _maps_equal(mine: ListView, other: Value, key_of: Callable[[Value], object]) -> bool:
+    if not is_list(other):
+        raise EvaluationError(_NO_OVERLOAD)
+    if len(mine) != len(other):
+        return False
+    known, seen = {key_of(element): element for element in mine}, set()
+    for element in other:
+        key = key_of(element)
+        if key not in known or not equal(known[key], element):
+            return False
+        seen.add(key)
+    return len(seen) == len(known)
+
+
+def _raw_key(element: Value, keys: tuple[str, ...]) -> object:
+    """Return the key of a document. Upstream looks for its fields by their identifiers."""
+    return tuple(_identity(element.get(name)) for name in keys) if isinstance(element, dict) else object()
+
+
+def _found_key(element: Value, keys: tuple[str, ...]) -> object:
+    """Return the key of a value. A field that cannot be read counts as null."""
+    return tuple(_identity(_field(element, name)) for name in keys)
+
+
+def _field(element: Value, name: str) -> Value:
+    if not is_map(element):
+        return None
+    try:
+        found = find_key(element, name)
+    except EvaluationError:
+        return None
+    return None if found is ABSENT else found
+
+
+def _identity(value: Value) -> tuple[type, object]:
+    """Return a key that distinguishes scalars which are equal in Python."""
+    value = raw(value)
+    return type(value), value if value.__hash__ is not None else repr(value)
+
+
+class TypedList136(TypedList):
+    """A list as until 1.36: with further elements it is a list of the same kind, and its elements are documents again."""
+
+    __slots__ = ()
+
+    def plus(self, other: Value) -> Value:
+        return type(self)(self._joined(other), self._items, self._keys)
+
+    def _joined(self, other: Value) -> list[Value]:
+        return self.document + [raw(element) for element in other]
+
+
+class SetList136(TypedList136):
+    """A list of unique scalars until 1.36. It compares documents, and Go panics where an element is no scalar."""
+
+    __slots__ = ()
+
+    go_type = "*common.unstructuredSetList"
+
+    def _joined(self, other: Value) -> list[Value]:
+        known = set(map(_hashed, self.document))
         joined = list(self.document)
+        for element in map(raw, other):
+            if (key := _hashed(element)) not in known:
+                known.add(key)
+                joined.append(element)
+        return joined
+
+    def equals(self, other: Value) -> bool:
+        if not is_list(other):
+            raise EvaluationError(_NO_OVERLOAD)
+        if len(self) != len(other):
+            return False
+        known = set(map(_hashed, self.document))
+        return all(_hashed(raw(element)) in known for element in other)
+
+
+def _hashed(element: Value) -> tuple[type, object]:
+    if isinstance(element, (bytes, dict, list)):
+        raise Panic(f"runtime error: hash of unhashable type {_go_type(element)}")
+    return _identity(element)
+
+
+class MapList136(TypedList136):
+    """A list of objects with key fields until 1.36."""
+
+    __slots__ = ()
+
+    go_type = "*common.unstructuredMapList"
+
+    def _joined(self, other: Value) -> list[Value]:
+        joined = list(self.document)
+        places = {self._key(element): place for place, element in enumerate(joined)}
         for element in map(raw, other):
             place = places.get(self._key(element))
             if place is None:
                 joined.append(element)
             else:
                 joined[place] = element
-        return MapList(joined, self._items, self._keys)
+        return joined
 
     def equals(self, other: Value) -> bool:
         if not is_list(other):
-            raise EvaluationError("no such overload")
+            raise EvaluationError(_NO_OVERLOAD)
         if len(self) != len(other):
             return False
         mine = {self._key(element): element for element in self.document}
         for element in other:
             known = mine.get(self._key(raw(element)), ABSENT)
-            if known is ABSENT or not equal(typed(known, self._items), element):
+            if known is ABSENT or not equal(self._items.read(known), element):
                 return False
         return True
 
+    def _key(self, element: Value) -> object:
+        key = _raw_key(element, self._keys)
+        if len(self._keys) > _DISTINCT_KEYS and isinstance(element, dict):
+            return printing.plain([element.get(name) for name in self._keys])
+        return key
 
-def _identity(value: Value) -> tuple[type, object]:
-    """Return a key that distinguishes scalars which are equal in Python."""
-    return type(value), value if value.__hash__ is not None else id(value)
+
+# Until 1.36 upstream writes more keys than these as one text, in which different keys may look alike.
+_DISTINCT_KEYS = 3
+
+_LISTS: Mapping[str, type[TypedList]] = {"atomic": TypedList, "set": SetList, "map": MapList}
+_LISTS_1_36: Mapping[str, type[TypedList]] = {"atomic": TypedList136, "set": SetList136, "map": MapList136}

@@ -48,7 +48,9 @@ def _evaluated(row: dict[str, Any]) -> tuple[str, int, list[int]]:
     static = cost.estimate(checked, _environment(), {"self": _shape(), "oldSelf": _shape()})
     changed = TABLE["misfit"] if "misfit" in row else {}
     documents = {"self": TABLE["self"] | changed, "oldSelf": TABLE["oldSelf"]}
-    variables = {name: schemas.typed(document, TABLE["schema"]) for name, document in documents.items()}
+    variables = {
+        name: schemas.typed(document, TABLE["schema"], release=(1, 36)) for name, document in documents.items()
+    }
     try:
         outcome = Program(checked, _environment()).evaluate(variables)
     except EvaluationError as error:
