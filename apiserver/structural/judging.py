@@ -91,23 +91,23 @@ class Judge:
 
     def validate_status(self, context: Context, new: Object, old: Object | None) -> Iterator[FieldError]:
         """Yield the errors of an object whose status changed. The rest of it is as stored."""
-        return self._with_rules(self._status_errors(new, old or {}), context, new, old)
+        return self._with_rules(self._status_errors(context, new, old or {}), context, new, old)
 
     def _errors(self, context: Context, new: Object, old: Object | None) -> Iterator[FieldError]:
         whole = {**self._named, **new}
         correlated = None if old is None else Correlated(self._schema, whole, {**self._named, **old})
-        yield from self._validator.errors(whole, correlated)
+        yield from self._validator.errors(whole, correlated, release=context.gates.release)
         if self._scale is not None:
             yield from scale_paths.errors(new, self._scale)
         if self._embedded is not None:
             yield from self._embedded(whole, context.gates.release)
         yield from self._list_type_errors(new, old)
 
-    def _status_errors(self, new: Object, old: Object) -> Iterator[FieldError]:
+    def _status_errors(self, context: Context, new: Object, old: Object) -> Iterator[FieldError]:
         if self._status is not None and "status" in new:
             schema, check = self._status
             correlated = Correlated(schema, new["status"], old.get("status"))
-            yield from check.errors(new["status"], correlated, path="status")
+            yield from check.errors(new["status"], correlated, path="status", release=context.gates.release)
         if self._scale is not None:
             yield from scale_paths.errors(new, self._scale, status_only=True)
         yield from self._list_type_errors(new, old)

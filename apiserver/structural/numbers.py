@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.schema.structural import Source
 from kubetext import printing
 from kubetext.strconv import MAX_INT64, MIN_INT64
@@ -23,8 +24,14 @@ _FLOAT32_LIMIT = (2.0**24 - 0.5) * 2.0**104
 """Half a step above the largest float32: from here on Go says out of range."""
 
 
-def is_integral(value: float) -> bool:
-    """Return whether Go takes a float for an integer: nearly whole, and exactly representable (swag.IsFloat64AJSONInteger)."""
+def _is_integral(value: float) -> bool:
+    if not -_MAX_EXACT <= value <= _MAX_EXACT:
+        return False
+    whole = float(round(value))
+    return value == whole or abs(value - whole) < _EPSILON * abs(whole)
+
+
+def _is_integral_1_36(value: float) -> bool:
     if not -_MAX_EXACT <= value <= _MAX_EXACT:
         return False
     if value == math.trunc(value):
@@ -34,6 +41,15 @@ def is_integral(value: float) -> bool:
     if whole == 0:
         return False
     return abs(value - whole) / (abs(value) + abs(whole)) < _EPSILON
+
+
+IS_INTEGRAL: Callable[[float], bool] = since(
+    V1_37,
+    _is_integral,
+    before=_is_integral_1_36,
+    what="a float just below a whole number, or near a negative one, counts as an integer, and as a multiple",
+)
+"""Returns whether Go takes a float for an integer: nearly whole, and exactly representable (swag.IsFloat64AJSONInteger)."""
 
 
 def as_int64(value: float) -> int:
@@ -65,22 +81,23 @@ class Problem(NamedTuple):
 class Numbers:
     """What a schema says about numbers."""
 
-    __slots__ = ("_factor", "_format", "_maximum", "_minimum", "_type")
+    __slots__ = ("_factor", "_format", "_is_integral", "_maximum", "_minimum", "_type")
 
-    def __init__(self, source: Source, type_: str, format_: str) -> None:
+    def __init__(self, source: Source, type_: str, format_: str, release: Release) -> None:
+        self._is_integral = at(release, IS_INTEGRAL)
         self._type, self._format = type_, format_
         self._factor = self._bound(source, "multipleOf", "", "MultipleOf")
         self._maximum = self._bound(source, "maximum", "exclusiveMaximum", "Maximum boundary")
         self._minimum = self._bound(source, "minimum", "exclusiveMinimum", "Minimum boundary")
 
     @staticmethod
-    def of(source: Source, types: Sequence[str], format_: str) -> Numbers | None:
+    def of(source: Source, types: Sequence[str], format_: str, release: Release) -> Numbers | None:
         """Return what a schema says, None if any number passes."""
         type_ = types[0] if len(types) == 1 and types[0] in ("integer", "number") else ""
         if not type_:
             format_ = ""
         limited = any(source.get(name) is not None for name in ("multipleOf", "maximum", "minimum"))
-        return Numbers(source, type_, format_) if type_ or limited else None
+        return Numbers(source, type_, format_, release) if type_ or limited else None
 
     def _bound(self, source: Source, name: str, exclusive: str, prefix: str) -> _Bound | None:
         value = source.get(name)
@@ -140,7 +157,7 @@ class Numbers:
         factor: int | float = bound.value
         if bound.problem or isinstance(value, float):
             value = float(value)
-            fits = factor > 0 and is_integral(1 / factor * value if factor < 1 else value / factor)
+            fits = factor > 0 and self._is_integral(1 / factor * value if factor < 1 else value / factor)
         else:
             factor = bound.native
             fits = factor > 0 and value % factor == 0

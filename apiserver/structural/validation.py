@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, cast
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.releases import NEWEST, Release, at
 from apiserver.schema.structural import Source, Structural
 from apiserver.structural import formats
 from apiserver.structural.correlation import Correlated
 from apiserver.structural.enumeration import Enumeration
-from apiserver.structural.numbers import Numbers, is_integral
+from apiserver.structural.numbers import IS_INTEGRAL, Numbers
 from apiserver.structural.values import shown
 from kubecel.values import regexes
 from kubecel.values.errors import CostExceeded
@@ -48,26 +49,28 @@ class Validator:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._compiled: _Node | None = None
+        self._compiled: dict[Release, _Node] = {}
 
-    @property
-    def _root(self) -> _Node:
-        if self._compiled is None:
-            self._compiled = _compiled(self._source)
-        return self._compiled
+    def _root(self, release: Release) -> _Node:
+        root = self._compiled.get(release)
+        if root is None:
+            root = self._compiled[release] = _compiled(self._source, release)
+        return root
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: Any, release: Release = NEWEST) -> bool:
         """Return whether a value has no errors."""
-        return self._root.fits(value)
+        return self._root(release).fits(value)
 
-    def errors(self, value: Any, correlated: Correlated | None = None, *, path: str = "") -> Iterator[FieldError]:
+    def errors(
+        self, value: Any, correlated: Correlated | None = None, *, path: str = "", release: Release = NEWEST
+    ) -> Iterator[FieldError]:
         """Yield the errors of a value, found while they are asked for.
 
         `correlated` has the old value: errors at its unchanged parts are left out. `path` is the value's own place, which messages of
         errors do not repeat.
         """
         seen = set()
-        for found in _errors(self._root, value, _Place("", correlated)):
+        for found in _errors(self._root(release), value, _Place("", correlated)):
             key = found[:3]
             if key not in seen:
                 seen.add(key)
@@ -99,6 +102,7 @@ class _Node:
         "fits",
         "format",
         "has_format",
+        "is_integral",
         "items",
         "max_items",
         "max_length",
@@ -116,7 +120,7 @@ class _Node:
         "types",
     )
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, release: Release) -> None:
         kind = source.get("type") or ""
         self.types: tuple[str, ...] = (kind,) if kind else ()
         if source.get("x-kubernetes-int-or-string"):
@@ -133,16 +137,17 @@ class _Node:
         self.min_properties: int | None = source.get("minProperties")
         self.required: tuple[str, ...] = tuple(source.get("required") or ())
         self.enumeration = Enumeration(source["enum"]) if source.get("enum") else None
-        self.numbers = Numbers.of(source, self.types, self.format)
+        self.is_integral = at(release, IS_INTEGRAL)
+        self.numbers = Numbers.of(source, self.types, self.format, release)
         self.properties: Mapping[str, _Node] = {
-            name: _compiled(below) for name, below in (source.get("properties") or {}).items()
+            name: _compiled(below, release) for name, below in (source.get("properties") or {}).items()
         }
-        self.additional = _below(source, "additionalProperties")
-        self.items = _below(source, "items")
-        self.any_of = _branches(source, "anyOf")
-        self.one_of = _branches(source, "oneOf")
-        self.all_of = _branches(source, "allOf")
-        self.negated = _below(source, "not")
+        self.additional = _below(source, "additionalProperties", release)
+        self.items = _below(source, "items", release)
+        self.any_of = _branches(source, "anyOf", release)
+        self.one_of = _branches(source, "oneOf", release)
+        self.all_of = _branches(source, "allOf", release)
+        self.negated = _below(source, "not", release)
         # For each kind of value: None if all fit, else the check.
         self.checks: dict[type, Check | None] = {}
         self.fits: Check = self._check()
@@ -154,7 +159,7 @@ class _Node:
         types = self.types
         if not types and not self.format:
             return None
-        as_integer = kind is float and "integer" in types and is_integral(value)
+        as_integer = kind is float and "integer" in types and self.is_integral(value)
         as_number = kind is int and "number" in types
         if self.format:
             go_format = _GO_FORMATS.get(kind, "")
@@ -187,7 +192,7 @@ class _Node:
         sample = kind() if kind is not float else 0.5
         checks: list[Check] = []
         if kind is float and "integer" in self.types and "number" not in self.types:
-            checks.append(is_integral)
+            checks.append(self.is_integral)
         elif self.type_problem(sample) is not None:
             return _never
         if kind is str:
@@ -243,30 +248,30 @@ class _Node:
 
 _PLAIN = frozenset(("type", "nullable", "format", "description", "default", "title"))
 """Members of a node that are part of its key in `_PLAIN_NODES`, or do not matter here."""
-_PLAIN_NODES: dict[tuple[str, bool, str], _Node] = {}
+_PLAIN_NODES: dict[tuple[str, bool, str, Release], _Node] = {}
 """Nodes without any constraint but types and formats. Most nodes are, and these few serve all schemas."""
 _SCALARS = frozenset(("string", "integer", "number", "boolean"))
 
 
-def _compiled(source: Source) -> _Node:
+def _compiled(source: Source, release: Release) -> _Node:
     kind = source.get("type") or ""
     if kind not in _SCALARS or not _PLAIN.issuperset(source):
-        return _Node(source)
+        return _Node(source, release)
     form = formats.applied(source.get("format") or "", (kind,))
-    key = (kind, bool(source.get("nullable")), form)
+    key = (kind, bool(source.get("nullable")), form, release)
     node = _PLAIN_NODES.get(key)
     if node is None:
-        node = _PLAIN_NODES[key] = _Node({"type": kind, "nullable": key[1], "format": form})
+        node = _PLAIN_NODES[key] = _Node({"type": kind, "nullable": key[1], "format": form}, release)
     return node
 
 
-def _below(source: Source, name: str) -> _Node | None:
+def _below(source: Source, name: str, release: Release) -> _Node | None:
     below = source.get(name)
-    return _compiled(below) if isinstance(below, Mapping) else None
+    return _compiled(below, release) if isinstance(below, Mapping) else None
 
 
-def _branches(source: Source, name: str) -> tuple[_Node, ...]:
-    return tuple(map(_compiled, source.get(name) or ()))
+def _branches(source: Source, name: str, release: Release) -> tuple[_Node, ...]:
+    return tuple(_compiled(branch, release) for branch in source.get(name) or ())
 
 
 class _Pattern:

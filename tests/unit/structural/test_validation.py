@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldErrors
+from apiserver.apimachinery.releases import V1_36, V1_37
 from apiserver.schema import structural
 from apiserver.structural.correlation import Correlated
 from apiserver.structural.validation import validator
@@ -184,6 +185,13 @@ def test_valid_values_have_no_errors(source: dict[str, Any], value: Any) -> None
 )
 def test_values_pass_that_only_go_takes_for_equal(source: dict[str, Any], value: Any) -> None:
     assert errors(source, value) == []
+
+
+@pytest.mark.parametrize("value", [-1.0000000000001, 0.9999999999999, 2.9999999999996])
+def test_float_near_a_whole_number_is_an_integer_from_1_37_on(value: float) -> None:
+    check = validator(structural.of(INT_OR_STRING))
+    assert not check.fits(value, V1_36)
+    assert check.fits(value, V1_37)
 
 
 def test_equal_errors_of_branches_are_told_once() -> None:
