@@ -83,6 +83,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         subresources=subresources,
         tracks_generation=True,
         needs_version=True,
+        returns_deleted=False,
         rechecks_metadata=False,
         verbs=VERBS,
         validate=judge.validate,

@@ -44,6 +44,7 @@ class Discovery:
         self._root = Document.of(group_list(groups), machinery.API_GROUP_LIST)
         self._aggregated = Aggregated(groups)
         self._core = core
+        self._custom = kinds.custom_groups
         self._groups = {
             name: Document.of(group(name, versions, top=True), machinery.API_GROUP) for name, versions in groups.items()
         }
@@ -77,7 +78,10 @@ class Discovery:
             raise TextError(404, "404 page not found\n")
         if not rest:
             return answers.answered(self._groups[name], question)
-        return self._resources(name, rest.rstrip("/"), question)
+        version = rest.rstrip("/")
+        if name in self._custom and (name, version) not in self._versions:
+            raise TextError(404, "404 page not found\n")
+        return self._resources(name, version, question)
 
     def _own_version(self, question: Question) -> Answer:
         if question.method != "GET":

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apiserver.apimachinery import errors
+from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, conversion, decoding
@@ -64,11 +65,18 @@ UNMANAGED = sets.of(
 """The paths that nobody manages: the system's part of an object."""
 
 
+KEEPS_MANAGERS = since(
+    V1_37, True, before=False, what="an update that does not fit the types keeps the managers of the stored object"
+)
+"""Whether an object keeps its managers if those after a write cannot be found."""
+
+
 class FieldManagers:
     """The managers of all kinds. Thread-safe."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
+        self._keeps = at(kinds.release, KEEPS_MANAGERS)
         self._sets = FieldSets()
         self._versions: dict[tuple[str, str, str], Versions] = {}
 
@@ -78,7 +86,7 @@ class FieldManagers:
         There `new` has the value that the client sent or the patch left. Both objects are of the stored version, without kind and
         apiVersion; `live` is None on create. `new` becomes part of the result.
 
-        Managers never make an update fail: if they are invalid, the object has none.
+        Managers never make an update fail: if they cannot be found, the object has none, or those that it had.
         """
         metadata = new["metadata"]
         sent = metadata.pop("managedFields", None)
@@ -88,6 +96,8 @@ class FieldManagers:
         try:
             found = self._tracked(new, live, managed, writer)
         except ValueError:
+            if live is not None and self._keeps and "managedFields" in live["metadata"]:
+                metadata["managedFields"] = live["metadata"]["managedFields"]
             return new
         if found.managers:
             metadata["managedFields"] = entries.encode(found, self._sets)
@@ -115,6 +125,8 @@ class FieldManagers:
             new = conversion.served(resource, conversion.copied(new))
             live = live and typedform.written(resource, conversion.served(resource, conversion.copied(live)))
         before, after = typedform.both(resource.shape, live, new)
+        if resource.custom is not None:
+            _check_types(resource, before, after)
         return self._replaced(before, after, managed, writer)
 
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
@@ -243,6 +255,14 @@ class FieldManagers:
             if former is not None:
                 new["metadata"]["managedFields"] = former
             warnings.add(INVALID_AFTER_ADMISSION.format(e))
+
+
+def _check_types(resource: Resource, *values: Object) -> None:
+    """Raise ValueError if a custom resource does not fit the types of its schema. Those of other kinds always do."""
+    type_ = typedefs.type_of(resource)
+    for value in values:
+        if wrong := validation.validate(value, type_, duplicates=True):
+            raise ValueError(validation.joined(wrong))
 
 
 def _is_reset(sent: Sequence[Object]) -> bool:

@@ -319,14 +319,13 @@ class Router:
         self._found: Notes[Endpoint] = Notes()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
-        """Return the endpoint; None for a path outside the served groups, or of no custom resource. Raises upstream's errors in its order:
+        """Return the endpoint; None for a path outside the served groups. Raises upstream's errors in its order:
         404, 405, 415 (PATCH), 406.
         """
         endpoint = self._found.get(info)
         if endpoint is None:
             if info.group in self._kinds.custom_groups:
-                custom = find_custom(info, self._kinds)
-                return None if custom is None else self._found.keep(info, custom)
+                return self._found.keep(info, find_custom(info, self._kinds))
             if not claimed(info.path, self._kinds.groups):
                 return None
             endpoint = self._found.keep(info, find(info, self._kinds))
@@ -368,20 +367,22 @@ def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
     return Endpoint(resource, action, subresource, nameless)
 
 
-def find_custom(info: RequestInfo, kinds: Kinds) -> Endpoint | None:
-    """Return the endpoint of a custom resource; None for a path that belongs to none. Raises 404 and 405.
+def find_custom(info: RequestInfo, kinds: Kinds) -> Endpoint:
+    """Return the endpoint of a custom resource. Raises 404, which is a text for a path that belongs to none, 405 and 400.
 
     Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` ServeHTTP.
     """
     resource = kinds.at(info.group, info.version, info.resource)
     if resource is None or bool(info.namespace) > resource.namespaced:
-        return None
+        raise TextError(404, "404 page not found\n")
     if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
-        return None
+        raise TextError(404, "404 page not found\n")
     named = resource.group_resource
     if not info.subresource:
         if info.verb not in resource.verbs:
             raise errors.method_not_supported(named, info.verb)
+        if info.verb in ("update", "patch") and not info.name:
+            raise errors.bad_request("name must be provided")
         return Endpoint(resource, cast(Action, info.verb))
     subresource = resource.subresource(info.subresource)
     if subresource is None:

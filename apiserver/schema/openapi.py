@@ -121,6 +121,18 @@ def in_order(schema: Schema) -> Schema:
     return written
 
 
+_CONVENTIONS = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+CUSTOM_DOCS = {
+    "apiVersion": "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to "
+    f"the latest internal value, and may reject unrecognized values. {_CONVENTIONS}#resources",
+    "kind": "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client "
+    f"submits requests to. Cannot be updated. In CamelCase. {_CONVENTIONS}#types-kinds",
+    "metadata": f"Standard object's metadata. {_CONVENTIONS}#metadata",
+}
+"""Descriptions of the members that every custom resource has. They replace those of the definition, so they are upstream's."""
+_LIST_META_DOC = f"Standard list metadata. {_CONVENTIONS}#types-kinds"
+
+
 class Definitions:
     """The definitions of one document, collected when they are referred to.
 
@@ -149,7 +161,8 @@ class Definitions:
         if resource.custom is not None:
             name = _custom_name(resource, resource.kind)
             if name not in self._schemas:
-                self._schemas[name] = resource.custom.published(self._own(), v2=self.dialect is Dialect.V2)
+                schema = resource.custom.published(self._own(), v2=self.dialect is Dialect.V2)
+                self._schemas[name] = schema | _selectable(resource)
             return self._of_kind(name, [(resource.group, resource.version, resource.kind)])
         name = self._name(resource.shape)
         self._struct(name, resource.shape, typed=True)
@@ -157,18 +170,16 @@ class Definitions:
 
     def list(self, resource: Resource) -> Schema:
         """Return a reference to the list of the kind."""
-        custom = resource.custom is not None
-        name = _custom_name(resource, resource.list_kind) if custom else f"{self._name(resource.shape)}List"
+        if resource.custom is not None:
+            return self._custom_list(resource)
+        name = f"{self._name(resource.shape)}List"
         if name not in self._schemas:
             items = Field(name="items", number=2, type=ListOf(resource.shape), doc="The objects.")
             meta = Field(
                 name="metadata", number=1, type=shapes.LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."
             )
             self.object(resource)
-            listed = self._member(items, marked=False)
-            if custom:
-                listed = {"description": items.doc, "type": "array", "items": self.object(resource)}
-            properties = _typed() | {"metadata": self._member(meta), "items": listed}
+            properties = _typed() | {"metadata": self._member(meta), "items": self._member(items, marked=False)}
             self._schemas[name] = {
                 "description": f"A list of {resource.kind} objects.",
                 "type": "object",
@@ -177,12 +188,33 @@ class Definitions:
             }
         return self._of_kind(name, [(resource.group, resource.version, resource.list_kind)])
 
+    def _custom_list(self, resource: Resource) -> Schema:
+        name = _custom_name(resource, resource.list_kind)
+        if name not in self._schemas:
+            metadata = Field(name="metadata", number=1, type=shapes.LIST_META, doc=_LIST_META_DOC)
+            described = self._member(metadata)
+            described.pop("default", None)
+            items = {
+                "description": f"List of {resource.plural}. {_CONVENTIONS}",
+                "type": "array",
+                "items": self.object(resource),
+            }
+            self._schemas[name] = {
+                "description": f"{resource.list_kind} is a list of {resource.kind}",
+                "type": "object",
+                "required": ["items"],
+                "properties": self._own() | {"metadata": described, "items": items},
+                **_selectable(resource),
+            }
+        return self._of_kind(name, [(resource.group, resource.version, resource.list_kind)])
+
     def _own(self) -> dict[str, Schema]:
         """Return the schemas of the members that every custom resource has."""
-        metadata = Field(name="metadata", number=1, type=shapes.OBJECT_META, doc="Standard metadata.")
+        metadata = Field(name="metadata", number=1, type=shapes.OBJECT_META, doc=CUSTOM_DOCS["metadata"])
         described = self._member(metadata)
         described.pop("default", None)
-        return _typed() | {"metadata": described}
+        typed = {name: {"description": CUSTOM_DOCS[name], "type": "string"} for name in ("apiVersion", "kind")}
+        return typed | {"metadata": described}
 
     def message(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
         """Return a reference to a message with kind and apiVersion that is not a resource. `kinds` are the names that it has."""
@@ -299,6 +331,12 @@ class Definitions:
                 return {"type": "object", "additionalProperties": self._element(type_.value)}
             case Struct():
                 return self._struct(self._name(type_), type_, typed=False)
+
+
+def _selectable(resource: Resource) -> Schema:
+    """Return the extension that names the selectable fields."""
+    paths = [{"fieldPath": label} for label in resource.selectable]
+    return {"x-kubernetes-selectable-fields": paths} if paths else {}
 
 
 def _custom_name(resource: Resource, kind: str) -> str:

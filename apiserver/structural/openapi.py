@@ -17,14 +17,20 @@ Schema = dict[str, Any]
 _JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
 _BELOW = ("properties", "items", "additionalProperties")
 _EITHER = ({"type": "integer"}, {"type": "string"})
-_EMPTY_RULE = {"rule": ""}
+_CONVENTIONS = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_EMBEDDED_DOCS = {
+    "apiVersion": f"apiVersion defines the versioned schema of this representation of an object. {_CONVENTIONS}#resources",
+    "kind": f"kind is a string value representing the type of this object. In CamelCase. {_CONVENTIONS}#types-kinds",
+}
+"""Descriptions of the members of embedded resources. They are part of the answer, so they are upstream's."""
 
 
 def published(schema: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
     """Return the schema of the objects of a kind. `own` are the schemas of apiVersion, kind and metadata."""
     if v2 and schema.preserves:
         return {"type": "object"}
-    made = _node(schema, own, v2=v2)
+    described = {name: own[name] | {"description": text} for name, text in _EMBEDDED_DOCS.items()}
+    made = _node(schema, {**own, **described}, v2=v2)
     made["properties"] = {**made.get("properties", {}), **own}
     return made
 

@@ -405,7 +405,8 @@ def refusal(
     """Return 422 with all errors of an object that may not be stored, and with the refused permissions of its user. `served` is the kind in
     the version of the request; the stored one if None."""
     found = errors_of(context, resource, new, old, sub=sub, refused=refused, served=served)
-    found = at(context.gates.release, REPORTED)(found)
+    if resource.custom is None:
+        found = at(context.gates.release, REPORTED)(found)
     return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
 
 

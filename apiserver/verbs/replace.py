@@ -144,10 +144,11 @@ async def _create(services: Services, call: Call, order: Order) -> Outcome:
 def _check_uid(call: Call, key: Key, new: Object, old: Object) -> None:
     stated, stored = new["metadata"].get("uid", ""), old["metadata"]["uid"]
     if stated and stated != stored:
+        root = "" if call.resource.custom is None else "/registry"
         raise errors.conflict(
             call.resource.group_resource,
             call.info.name,
-            f"StorageError: invalid object, Code: 4, Key: /{call.store.resource}/{key}, ResourceVersion: 0, "
+            f"StorageError: invalid object, Code: 4, Key: {root}/{call.store.resource}/{key}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {stated}, UID in object meta: {stored}",
         )
 

@@ -8,6 +8,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/registry/customresource/etcd.g
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace as changed
 from functools import partial
 from typing import Any
 
@@ -62,9 +63,9 @@ SCALE = Resource(
             type="integer",
             cell=_replicas("status"),
             reads=["status.replicas"],
-            description="Number of observed replicas",
+            description="Number of actual replicas",
         ),
-        AGE,
+        changed(AGE, type="date"),
     ),
 )
 _KNOWN = Kinds([SCALE])
@@ -148,13 +149,13 @@ async def _written_back(
         new = with_scale(scale, old, after)
         return services.managers.forgone(new, scale.spec_replicas)
 
-    def changed(live: Entry | None) -> Awaitable[Object]:
+    def applied(live: Entry | None) -> Awaitable[Object]:
         assert live is not None
         return offload.run_sized(offload.PATCH, size + live.size, compute, live)
 
     part = replace.Part(SCALE, lambda obj: shown(scale, obj)[0], partial(with_scale, scale))
     order = replace.Order(
-        name=call.info.name, change=changed, sub=None, options=wanted, whole=False, size=size, owned=True, part=part
+        name=call.info.name, change=applied, sub=None, options=wanted, whole=False, size=size, owned=True, part=part
     )
     outcome = await replace.replace(services, call, order)
     obj = canonical.decode(call.resource.stored.shape, outcome.value)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from apiserver.apimachinery import errors, fieldpath, meta
 from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.request import Warnings
-from apiserver.codecs.json import json_syntax
+from apiserver.codecs.json import json_syntax, rawjson
 from apiserver.codecs.json.json_syntax import SyntaxProblem, TooBig
 from apiserver.codecs.objects import unstructured
 from apiserver.codecs.objects.decoding import TOO_DEEP, DecodeError
@@ -194,7 +194,8 @@ def _custom(resource: Resource, stated: TypeMeta, kinds: Kinds) -> Custom | None
 
 
 def _completed(custom: Custom | None, obj: Object, *, nulls: bool, deep: bool) -> list[str]:
-    """Complete an object in place. Return the paths of its unknown members. Raises Unfit, and DecodeError for what is too `deep` to store."""
+    """Complete an object in place. Return the paths of its unknown members. Raises Unfit, and DecodeError for what is too `deep` to
+    store."""
     if custom is None:
         unknown = sorted(name for name in obj if name != _METADATA)
         for name in unknown:
@@ -245,15 +246,23 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
         type_meta.read(found.value)
         stated = _stated(found)
         if not stated.kind:
-            raise Unfit(f"Object 'Kind' is missing in '{text.decode('utf-8', 'replace')}'")
+            raise Unfit(f"Object 'Kind' is missing in '{_in_order(text)}'")
         obj, unknown = _pruned(terms.resource, stated, found, terms.kinds, judged=judged)
         decoding_errors.judge(terms, [*sent.complaints, *found.repeats, *unknown])
     except (Unreadable, Unfit, DecodeError) as e:
-        raise decoding_errors.unfit(text.decode("utf-8", "replace"), e) from e
+        raise decoding_errors.unfit(_in_order(text), e) from e
     if not stated.version:
         raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     _check_type(terms.resource, stated, obj)
     return obj
+
+
+def _in_order(text: bytes) -> str:
+    """Return the JSON of an object with its members as upstream's encoder writes them: sorted."""
+    try:
+        return rawjson.escaped(rawjson.sorted_json(as_json.loads(text))).decode()
+    except (ValueError, rawjson.TooDeep):
+        return text.decode("utf-8", "replace")
 
 
 def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "patch") -> Object:

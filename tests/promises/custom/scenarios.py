@@ -41,6 +41,11 @@ _WARNING = re.compile(r'299 - "(.*)"', re.DOTALL)
 _TOKEN = re.compile(r"<(?:uid|version|name|continue)-\d+>")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _VERSION = re.compile(r"""(resourceVersion\\*"?: ?\\*")(\d+)""")
+OWN_NAMES = (
+    ("#/definitions/dev.sluice.apimachinery.", "#/definitions/io.k8s.apimachinery."),
+    ('in scheme "apiserver"', 'in scheme "pkg/runtime/scheme.go:111"'),
+)
+"""Names that Sluice has in place of upstream's: docs/differences.md says why."""
 LONG = "x" * 500
 TIMES = {"creationTimestamp", "deletionTimestamp", "time"}
 
@@ -233,6 +238,8 @@ class Play:
 
     def _plain(self, text: str) -> str:
         text = text.replace(self.namespace, "NS").replace(LONG, "LONG")
+        for own, upstreams in OWN_NAMES:
+            text = text.replace(own, upstreams)
         text = _TIME.sub(lambda found: "<time>" if _is_now(found[0]) else found[0], text)
         text = _VERSION.sub(lambda found: found[1] + self._tokens.get(found[2], "<version>"), text)
         for value, token in self._tokens.items():
