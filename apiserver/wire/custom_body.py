@@ -194,8 +194,8 @@ def _custom(resource: Resource, stated: TypeMeta, kinds: Kinds) -> Custom | None
 
 
 def _completed(custom: Custom | None, obj: Object, *, nulls: bool, deep: bool) -> list[str]:
-    """Complete an object in place. Return the paths of its unknown members. Raises Unfit, and DecodeError for what is too `deep` to
-    store."""
+    """Complete an object in place. Return the paths of its unknown members. `deep`: it may be too deep to be stored. Raises Unfit and
+    DecodeError."""
     if custom is None:
         unknown = sorted(name for name in obj if name != _METADATA)
         for name in unknown:
