@@ -17,7 +17,7 @@ Uids, times and versions of objects are compared by when they appear: `<uid-1>` 
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import json
 import pathlib
 import re
@@ -249,8 +249,8 @@ class Play:
 
 
 def _is_now(text: str) -> bool:
-    written = datetime.datetime.fromisoformat(text)
-    return abs(datetime.datetime.now(datetime.UTC) - written) < datetime.timedelta(days=1)
+    written = dt.datetime.fromisoformat(text)
+    return abs(dt.datetime.now(dt.UTC) - written) < dt.timedelta(days=1)
 
 
 def _unquoted(header: str) -> str:
