@@ -65,10 +65,11 @@ UNMANAGED = sets.of(
 """The paths that nobody manages: the system's part of an object."""
 
 
-KEEPS_MANAGERS = since(
-    V1_37, True, before=False, what="an update that does not fit the types keeps the managers of the stored object"
+KEPT, DROPPED = "kept", "dropped"
+AFTER_FAILURE = since(
+    V1_37, KEPT, before=DROPPED, what="an update that does not fit the types keeps the managers of the stored object"
 )
-"""Whether an object keeps its managers if those after a write cannot be found."""
+"""What becomes of the managers of a stored object if those after a write cannot be found."""
 
 
 class FieldManagers:
@@ -76,7 +77,7 @@ class FieldManagers:
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
-        self._keeps = at(kinds.release, KEEPS_MANAGERS)
+        self._keeps = at(kinds.release, AFTER_FAILURE) == KEPT
         self._sets = FieldSets()
         self._versions: dict[tuple[str, str, str], Versions] = {}
 
@@ -190,6 +191,8 @@ class FieldManagers:
         before = typedform.zero(resource)
         if "metadata" in live:
             before = typedform.of_stored(resource, live) if resource.hub is resource else typedform.form(resource, live)
+            if resource.custom is not None:
+                _check_live(resource, before, tracked=bool(managed.managers))
             if not managed.managers:
                 untracked = writer._replace(manager=BEFORE_FIRST_APPLY)
                 managed = self._replaced(typedform.zero(resource), before, managed, untracked)
@@ -263,6 +266,18 @@ def _check_types(resource: Resource, *values: Object) -> None:
     for value in values:
         if wrong := validation.validate(value, type_, duplicates=True):
             raise ValueError(validation.joined(wrong))
+
+
+def _check_live(resource: Resource, live: Object, *, tracked: bool) -> None:
+    """Raise a bare 500 if a stored custom resource does not fit the types of its schema. `tracked`: it has managers."""
+    try:
+        _check_types(resource, live)
+    except ValueError as e:
+        named = _shown(resource, live)
+        if tracked:
+            raise errors.raw(f"failed to create typed live object ({named}): {e}") from None
+        what = f"failed to convert new object ({named}) to smd typed: {e}"
+        raise errors.raw(f"failed to create manager for existing fields: {what}") from None
 
 
 def _is_reset(sent: Sequence[Object]) -> bool:

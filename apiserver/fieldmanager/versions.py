@@ -29,7 +29,7 @@ class Versions:
         self._kinds = kinds
         self._stored = resource.stored
         self._served: dict[str, Resource] = {resource.api_version: resource}
-        self._ignored = reset_fields(self._stored, subresource)
+        self._ignored = reset_fields(resource.hub, subresource)
 
     def type_at(self, version: str) -> Type | None:
         """Return the type in a served version; None for any other, whose managers are dropped. Raises VersionError."""

@@ -123,10 +123,10 @@ def in_order(schema: Schema) -> Schema:
 
 _CONVENTIONS = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 CUSTOM_DOCS = {
-    "apiVersion": "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to "
-    f"the latest internal value, and may reject unrecognized values. {_CONVENTIONS}#resources",
-    "kind": "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client "
-    f"submits requests to. Cannot be updated. In CamelCase. {_CONVENTIONS}#types-kinds",
+    "apiVersion": "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
+    f"schemas to the latest internal value, and may reject unrecognized values. {_CONVENTIONS}#resources",
+    "kind": "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint "
+    f"the client submits requests to. Cannot be updated. In CamelCase. {_CONVENTIONS}#types-kinds",
     "metadata": f"Standard object's metadata. {_CONVENTIONS}#metadata",
 }
 """Descriptions of the members that every custom resource has. They replace those of the definition, so they are upstream's."""
