@@ -18,6 +18,7 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import json_syntax, rawjson
 from apiserver.codecs.json.json_syntax import SyntaxProblem, TooBig
 from apiserver.codecs.objects import unstructured
+from apiserver.codecs.objects.conversion import copied
 from apiserver.codecs.objects.decoding import TOO_DEEP, DecodeError
 from apiserver.codecs.yaml import as_yaml
 from apiserver.kinds import type_meta
@@ -280,7 +281,12 @@ def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "
         decoded = unstructured.decode(shapes.OBJECT_META, metadata, anew=False).object
     except DecodeError as e:
         raise errors.raw(str(e)) from e
-    obj = {name: x for name, x in value.items() if name not in MEMBERS} | {_METADATA: decoded}
+    try:
+        # The merge may have left parts of the live object in its result.
+        obj = {name: copied(x) for name, x in value.items() if name not in (*MEMBERS, _METADATA)}
+    except RecursionError:
+        raise errors.raw(TOO_DEEP) from None
+    obj[_METADATA] = decoded
     if custom is not None:
         custom.default(obj)
     if sent.complaints and terms.validation == "Strict":
