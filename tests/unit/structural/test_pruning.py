@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_depth_does_not_matter() -> None:
 
 
 def test_deep_schemas_prune_deep_objects() -> None:
-    schema, value = of(STRING), {"zz": 1}
+    schema, value = of(STRING), cast(dict[str, Any], {"zz": 1})
     for _ in range(2_000):
         schema = type(schema)(source={}, type="object", properties={"a": schema})
         value = {"a": value}
