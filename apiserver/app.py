@@ -598,7 +598,7 @@ def _documents(
 
 def _followed(definitions: Definitions) -> Check:
     """Return the check of the operator's definitions, and show them in the metrics. It fails no endpoint: the former state is served."""
-    metrics.CRDS.labels("served").set_function(lambda: len(definitions.kinds))
+    metrics.CRDS.labels("served").set_function(lambda: definitions.served)
     metrics.CRDS.labels("refused").set_function(lambda: definitions.refused)
     return Check("crds", definitions.problem, counted=False, public=True)
 

@@ -147,7 +147,7 @@ class Generations:
             new.stores.end_watches(of=old.names - new.names)
         about = {
             "release": str(new.kinds.release), "before": str(old.kinds.release),
-            "definitions": len(new.custom), "definitions_before": len(old.custom),
+            "kinds": len(new.names), "kindsBefore": len(old.names),
         }  # fmt: skip
         logger.info("a new generation serves", extra=about)
         self._replaced.set()

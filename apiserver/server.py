@@ -338,7 +338,7 @@ async def _follow(followed: Followed, generations: Generations, openings: Openin
     while True:
         present = generations.present
         aim = await followed.other_than(Aim(present.kinds.release, present.custom))
-        logger.info("another generation is wanted", extra={"release": str(aim.release), "definitions": len(aim.custom)})
+        logger.info("another generation is wanted", extra={"release": str(aim.release)})
         replacing = asyncio.ensure_future(openings.replace(generations, aim))
         changing = asyncio.ensure_future(followed.other_than(aim))
         try:

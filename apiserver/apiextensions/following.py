@@ -92,6 +92,11 @@ class Definitions:
         return self._found.errors
 
     @property
+    def served(self) -> int:
+        """How many definitions are served."""
+        return sum(len(file.defined) for file in self._found.files.values())
+
+    @property
     def refused(self) -> int:
         """How many files and folders are not served as they are now."""
         found = self._found
@@ -125,7 +130,7 @@ class Definitions:
             if error not in told:
                 logger.error("changed definitions are not served: the former ones are", extra={"error": error})
         if not _same(self._kinds, found.kinds):
-            about = {"kinds": len(found.kinds), "changed": sorted(differing(self._kinds, found.kinds))[:SHOWN]}
+            about = {"definitions": self.served, "changed": sorted(differing(self._kinds, found.kinds))[:SHOWN]}
             logger.info("the definitions changed", extra=about)
             self._kinds = found.kinds
             self._changed.set()

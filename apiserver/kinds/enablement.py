@@ -35,7 +35,7 @@ def errors(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
     known = tuple(known)
     if asked.get(ALL) == "false" and len(asked) == 1:
         yield f"invalid runtime-config with only {ALL}=false"
-    elif _clear(asked) and not any(enabled(asked, resource) for resource in known):
+    elif known and _clear(asked) and not any(enabled(asked, resource) for resource in known):
         yield "nothing is left to be served"
     versions = {(resource.group, resource.version) for resource in known}
     groups = {group for group, _ in versions}

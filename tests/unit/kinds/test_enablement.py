@@ -134,3 +134,8 @@ def test_all_errors_get_upstreams_messages(said: str, mistakes: list[str]) -> No
     with pytest.raises(ConfigError) as refused:
         kinds(said)
     assert refused.value.errors == [f"--runtime-config: {text}" for text in mistakes]
+
+
+def test_server_of_custom_resources_alone_needs_no_runtime_config() -> None:
+    """`--no-builtin-kinds`: no version may be named, and none is missing."""
+    assert list(enablement.errors({}, ())) == []
