@@ -7,8 +7,10 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.e2e.controlplane import binaries
 from tests.e2e.corpus import play
@@ -67,15 +69,19 @@ def compare(
     group: str,
     core: pathlib.Path | None = None,
     skip: str = "",
+    behind: bool = False,
 ) -> Outcome:
-    """Plays the scenarios against a server. `core` is the kubeconfig of the server that keeps namespaces and roles, if that is another."""
-    golden = corpus / recording()
-    recorded = json.loads(golden.read_text())["scenarios"]
-    options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden}
-    options |= {"only": _one_of(recorded), "skip": skip}
-    command = [sys.executable, play.__file__, str(corpus), "--limit=1000", "--order"]
-    command += [f"--{name}={value}" for name, value in options.items() if value]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    """Play the scenarios against a server. `core` is the kubeconfig of the server that keeps namespaces and roles, if that is another.
+    `behind`: kube-apiserver stands in front of it."""
+    recorded = scenarios(corpus, behind=behind)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as golden:
+        json.dump({"scenarios": recorded}, golden)
+        golden.flush()
+        options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden.name}
+        options |= {"only": _one_of(recorded), "skip": skip}
+        command = [sys.executable, play.__file__, str(corpus), "--limit=1000", "--order"]
+        command += [f"--{name}={value}" for name, value in options.items() if value]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     played = {name: len(steps) for name, steps in recorded.items() if not (skip and re.search(skip, name))}
     try:
         return read(done.stdout, played)
@@ -87,6 +93,22 @@ def recording(minor: str = "") -> str:
     """The name of the file with the answers of a Kubernetes release: of the chosen one, if none is named."""
     minor = minor or binaries.minor()
     return "golden.json" if minor == FIRST else f"golden-{minor}.json"
+
+
+def again(minor: str, *, behind: bool = False) -> pathlib.Path:
+    """The file with scenarios that `record.py` recorded again: of a server that stands behind a kube-apiserver, or of any."""
+    return pathlib.Path(__file__).with_name(f"{'behind' if behind else 'again'}-{minor}.json")
+
+
+def scenarios(corpus: pathlib.Path, minor: str = "", *, behind: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """The recorded steps of each scenario of the corpus."""
+    minor = minor or binaries.minor()
+    recorded: dict[str, list[dict[str, Any]]] = json.loads((corpus / recording(minor)).read_text())["scenarios"]
+    for file in (again(minor), again(minor, behind=True)) if behind else (again(minor),):
+        if file.exists():
+            later = json.loads(file.read_text())["scenarios"]
+            recorded |= {name: later[name] for name in recorded.keys() & later.keys()}
+    return recorded
 
 
 def _one_of(scenarios: Iterable[str]) -> str:

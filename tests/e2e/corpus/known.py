@@ -13,7 +13,7 @@ import yaml
 from tests.e2e.corpus.comparison import Failure, Outcome, Step
 
 FILE = pathlib.Path(__file__).resolve().parent.parent / "differential.yaml"
-FLOOR = 0.95
+FLOOR = 0.99
 """Share of the steps that count which must agree."""
 _PATTERN = re.compile(r"(?P<scenario>[\w.]+)(?: #(?P<first>\d+)(?:-(?P<last>\d+))?)?")
 

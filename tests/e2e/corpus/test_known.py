@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from tests.e2e.corpus import known, ways
+from tests.e2e.corpus import comparison, known, ways
 from tests.e2e.corpus.comparison import Failure, Outcome, Step
 from tests.e2e.corpus.known import Entry, Pattern, Verdict
 
@@ -67,3 +67,19 @@ def test_list_names_recorded_steps_once_each_and_existing_ways(shared: pathlib.P
         for minor in ("1.36", "1.37"):
             concerned = [entry for entry in entries if entry.release in ("", minor) and entry.concerns(step)]
             assert len(concerned) <= 1, (step, minor)
+
+
+@pytest.mark.parametrize("minor", ["1.36", "1.37"])
+def test_answers_that_were_recorded_again_replace_all_steps_of_scenarios(shared: pathlib.Path, minor: str) -> None:
+    corpus = shared.parent / "differential"
+    if not (corpus / "golden.json").exists():
+        pytest.skip("the corpus is not beside this checkout")
+    recorded = json.loads((corpus / comparison.recording(minor)).read_text())["scenarios"]
+    direct, behind = comparison.scenarios(corpus, minor), comparison.scenarios(corpus, minor, behind=True)
+    for replaced in (direct, behind):
+        assert {name: len(steps) for name, steps in replaced.items()} == {
+            name: len(steps) for name, steps in recorded.items()
+        }
+    assert direct["list.expired"][0]["status"] == 410
+    assert "Vary" not in direct["format.gzip"][2]["headers"]
+    assert behind["format.gzip"][2]["headers"]["Vary"] == ["Accept-Encoding"]

@@ -33,7 +33,10 @@ class Way:
         return bed.admin if self is AGGREGATED else bed.straight(bed.admin)
 
     def play(self, bed: Bed, corpus: pathlib.Path) -> Outcome:
-        return comparison.compare(corpus, self.kubeconfig(bed), group=bed.group, core=bed.admin, skip=self.skip)
+        behind = self is AGGREGATED
+        return comparison.compare(
+            corpus, self.kubeconfig(bed), group=bed.group, core=bed.admin, skip=self.skip, behind=behind
+        )
 
 
 AGGREGATED = Way("aggregated", "^routes")
