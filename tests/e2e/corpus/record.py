@@ -85,7 +85,7 @@ def record(scenarios: Sequence[str], file: pathlib.Path, asked: ControlPlane, co
     """`core` is the server that keeps namespaces."""
     command = [
         sys.executable,
-        ways.CORPUS / "run",
+        str(ways.CORPUS / "run"),
         f"--a-kubeconfig={asked.admin}",
         f"--a-core-kubeconfig={core.admin}",
     ]

@@ -97,7 +97,8 @@ class Kinds:
 
 def expected(step: Mapping[str, Any], release: str) -> dict[str, Any]:
     """The answer that a release gives, as in `1.36`."""
-    return {name: step[name] for name in ANSWER if name in step} | step.get(release, {})
+    of_release: Mapping[str, Any] = step.get(release, {})
+    return {name: step[name] for name in ANSWER if name in step} | dict(of_release)
 
 
 class Play:

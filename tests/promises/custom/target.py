@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 
@@ -30,10 +31,10 @@ def install(admin: Connection) -> None:
         return all(f'.{kind}"'.encode() in text for kind in kinds)
 
     for name in names:
-        plane.until(lambda name=name: _is_established(admin, name), f"{name} is established")
+        plane.until(functools.partial(_is_established, admin, name), f"{name} is established")
     for path in collections():
         # The cache of a resource fills when it is asked for first. Until then it answers 429.
-        plane.until(lambda path=path: admin.ask("GET", path).status == 200, f"{path} is served")
+        plane.until(functools.partial(_answers, admin, path, 200), f"{path} is served")
     plane.until(published, "the schemas are published")
 
 
@@ -51,7 +52,11 @@ def remove(admin: Connection) -> None:
     for name in names:
         admin.ask("DELETE", f"{DEFINITIONS}/{name}")
     for name in names:
-        plane.until(lambda name=name: admin.ask("GET", f"{DEFINITIONS}/{name}").status == 404, f"{name} is deleted")
+        plane.until(functools.partial(_answers, admin, f"{DEFINITIONS}/{name}", 404), f"{name} is deleted")
+
+
+def _answers(admin: Connection, path: str, status: int) -> bool:
+    return bool(admin.ask("GET", path).status == status)
 
 
 def _is_established(admin: Connection, name: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from apiserver import app
 from apiserver.config import config
 from apiserver.config.config import ConfigError
+from apiserver.kinds import enablement
 from apiserver.kinds.served import Kinds
 
 HOME = "resource.k8s.io"
