@@ -16,7 +16,8 @@ from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import rank
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Conversion, Custom, Deprecation, Object, Resource, Scale, Subresource
+from apiserver.schema.custom import Custom, Scale
+from apiserver.schema.resource import Conversion, Deprecation, Object, Resource, Subresource
 from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import below
 from apiserver.structural import merging
@@ -72,6 +73,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         kind=definition.kind,
         plural=definition.plural,
         singular=definition.singular,
+        listed=definition.list_kind,
         namespaced=definition.namespaced,
         shape=CUSTOM,
         custom=custom,
@@ -115,7 +117,6 @@ def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Re
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
     return Custom(
         schema=schema,
-        list_kind=definition.list_kind,
         prune=pruner(schema),
         fill=filler(schema),
         default=defaulter(schema),

@@ -8,14 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.apimachinery.releases import Release
 from apiserver.schema.context import Context
+from apiserver.schema.custom import Custom
 from apiserver.schema.declarations import Declarations
 from apiserver.schema.featuregate import Gate, Gates
-from apiserver.schema.structural import Structural
 from apiserver.schema.types import Struct
 from kubetext.quantity import Quantity
-from structuredmerge.types import Type as MergeType
 
 Object = dict[str, Any]
 """A decoded API object. Handlers own the object they were given. A stored object is never changed in place."""
@@ -70,10 +68,6 @@ def _no_texts(obj: Object) -> Iterable[str]:
 
 def _never(obj: Object) -> bool:
     return False
-
-
-def _always(release: Release) -> bool:
-    return True
 
 
 def _as_it_is(obj: Object) -> None:
@@ -219,53 +213,6 @@ class Conversion:
     from_storage: Callable[[Object], Object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Custom:
-    """What makes a version of a kind a custom resource: a structural schema describes its objects, besides metadata.
-
-    The functions work on decoded objects, and change their argument.
-
-    * `prune(obj, unknown)` drops the members that the schema does not know, and appends their paths to `unknown`, if it is a list.
-    * `fill(obj)` drops nulls that are not allowed, and fills in defaults. `default(obj)` only fills in defaults, which is the same for an
-      object without nulls. Both return whether they changed anything.
-    * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
-      it drops as `prune` does.
-    * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
-    * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
-    * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
-    * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
-    * `list_kind` is the kind of lists.
-    * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object without metadata.
-    * `scale` is the scale subresource, if there is one.
-    * `served`: the version has endpoints.
-    """
-
-    schema: Structural
-    list_kind: str
-    prune: Callable[[Object, list[str] | None], None]
-    fill: Callable[[Object], bool]
-    default: Callable[[Object], bool]
-    coerce: Callable[[Object, list[str] | None], str]
-    adopt: Callable[[bytes], bytes]
-    merge_type: Callable[[MergeType], MergeType]
-    published: Callable[..., dict[str, Any]]
-    indexed: Mapping[str, str]
-    fields: Callable[[Object], tuple[str, ...]]
-    has_rules: bool = False
-    ready: Callable[[Release], bool] = _always
-    scale: Scale | None = None
-    served: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """The scale subresource: ways to the members that it shows, from the root of the object. `selector` is empty without one."""
-
-    spec_replicas: tuple[str, ...]
-    status_replicas: tuple[str, ...]
-    selector: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """A further version of a kind, besides the one in which it is declared and stored.
@@ -307,6 +254,7 @@ class Resource:
         rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
                                          it shows in how often a metadata error is listed
 
+    * `listed` is the kind of lists, if it is not the kind with `List` behind it.
     * `selectable` maps a field label to the path of its value ("spec.nodeName"). `metadata.name` and, for namespaced kinds,
       `metadata.namespace` are always selectable.
     * `own_field_labels` words an unknown label as upstream does for a kind that registers its own set.
@@ -329,6 +277,7 @@ class Resource:
     singular: str
     namespaced: bool
     shape: Struct
+    listed: str = ""
     version: str = "v1"
     group: str = ""
     short_names: tuple[str, ...] = ()
@@ -388,7 +337,7 @@ class Resource:
 
     @property
     def list_kind(self) -> str:
-        return f"{self.kind}List" if self.custom is None else self.custom.list_kind
+        return self.listed or f"{self.kind}List"
 
     @property
     def api_version(self) -> str:

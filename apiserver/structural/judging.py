@@ -14,7 +14,8 @@ from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.releases import Release
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Object, Scale
+from apiserver.schema.custom import Scale
+from apiserver.schema.resource import Object
 from apiserver.schema.structural import Structural
 from apiserver.structural import scale_paths
 from apiserver.structural.correlation import Correlated

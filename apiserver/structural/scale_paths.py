@@ -11,7 +11,8 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError
-from apiserver.schema.resource import Object, Scale
+from apiserver.schema.custom import Scale
+from apiserver.schema.resource import Object
 from kubetext import printing
 
 MAX_REPLICAS = (1 << 31) - 1

@@ -21,7 +21,8 @@ from apiserver.kinds.served import Kinds
 from apiserver.runtime import offload
 from apiserver.schema import machinery
 from apiserver.schema.columns import AGE, NAME
-from apiserver.schema.resource import Column, Object, Resource, Scale
+from apiserver.schema.custom import Scale
+from apiserver.schema.resource import Column, Object, Resource
 from apiserver.structural.scale_paths import member, text
 from apiserver.verbs import lifecycle, ownership, read, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services

@@ -26,7 +26,8 @@ from apiserver.kinds.served import Kinds
 from apiserver.kinds.type_meta import MEMBERS, TypeMeta, Unfit, Unreadable
 from apiserver.runtime.offload import DECODE, DECODE_SLOWLY, run_sized
 from apiserver.schema import shapes
-from apiserver.schema.resource import Custom, Object, Resource
+from apiserver.schema.custom import Custom
+from apiserver.schema.resource import Object, Resource
 from apiserver.structural.embedded import read_metadata
 from apiserver.wire import as_json, complaints, decoding_errors, negotiation, patches
 from apiserver.wire.decoding_errors import TakesLong, Terms

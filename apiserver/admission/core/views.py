@@ -16,7 +16,8 @@ from apiserver.apimachinery import meta
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
 from apiserver.runtime import offload
-from apiserver.schema.resource import Custom, Object, Resource
+from apiserver.schema.custom import Custom
+from apiserver.schema.resource import Object, Resource
 from kubetext import strconv
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import msgspec
 from apiserver.apimachinery import long_labels
 from apiserver.codecs.json import surrogates
 from apiserver.schema import types
-from apiserver.schema.resource import Custom, Resource
+from apiserver.schema.custom import Custom
+from apiserver.schema.resource import Resource
 from apiserver.schema.types import Boolean, Field, Integer, Struct
 
 LONG = 64 << 10

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import NEWEST, V1_36, V1_37, Release
+from apiserver.fieldmanager.manager import FieldManagers
+from apiserver.kinds.served import Kinds
+from apiserver.resources import RESOURCES
 from tests.unit.fieldmanager.written import Written
 
 TWICE = ["example.com/one", "example.com/one"]
@@ -21,9 +25,10 @@ def device_class(version: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def written(version: str) -> Written:
+def written(version: str, release: Release = NEWEST) -> Written:
     """A class that somebody made in this version."""
-    made = Written("DeviceClass")
+    managers = FieldManagers(Kinds(RESOURCES, group="resource.k8s.io", release=release))
+    made = Written("DeviceClass", managers=managers)
     made.create(device_class(version), manager="first", version=version)
     return made
 
@@ -36,13 +41,15 @@ def test_an_update_in_the_version_of_all_managers_tracks_them() -> None:
     assert [entry["manager"] for entry in made.managed_fields] == ["first", "second"]
 
 
-def test_update_in_another_version_removes_it_from_all_managers() -> None:
-    made = written("v1beta2")
+@pytest.mark.parametrize(("release", "left"), [(V1_36, []), (V1_37, ["first"])])
+def test_update_in_another_version_finds_no_managers(release: Release, left: list[str]) -> None:
+    """An update that does not fit the types keeps the managers of the stored object since 1.37."""
+    made = written("v1beta2", release)
 
     made.update(device_class("v1", finalizers=TWICE), manager="second")
 
     assert made.object["metadata"]["finalizers"] == TWICE
-    assert made.managed_fields == []
+    assert [entry["manager"] for entry in made.managed_fields] == left
 
 
 def test_an_apply_in_another_version_says_what_is_there_twice() -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.fieldmanager import lastapplied
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.kinds.served import Kinds
+from apiserver.resources import RESOURCES
 from apiserver.schema.resource import Object
 from tests.unit.fieldmanager.written import KINDS, NOW, Written, resource_of
 
@@ -212,12 +214,14 @@ def test_only_versions_that_are_served_count() -> None:
     assert list(managers(written)) == [("m", "v1", "")]
 
 
-def test_a_version_that_cannot_be_read_takes_the_managers_of_an_update() -> None:
-    written = Written("ResourceSlice")
+@pytest.mark.parametrize(("release", "kept"), [(V1_36, False), (V1_37, True)])
+def test_a_version_that_cannot_be_read_takes_the_managers_of_an_update(release: Release, *, kept: bool) -> None:
+    kinds = Kinds(RESOURCES, group="resource.k8s.io", release=release)
+    written = Written("ResourceSlice", managers=FieldManagers(kinds))
     written.create(a_slice(), manager="m")
     entry = {"manager": "x", "operation": "Update", "apiVersion": "a/b/c", "fieldsType": "FieldsV1"}
     written.update(a_slice(metadata={"labels": {"a": "1"}, "managedFields": [entry]}), manager="m")
-    assert "managedFields" not in written.object["metadata"]
+    assert ("managedFields" in written.object["metadata"]) is kept
     assert written.object["metadata"]["labels"] == {"a": "1"}
 
 

@@ -11,7 +11,7 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.schema import structural
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Scale
+from apiserver.schema.custom import Scale
 from apiserver.structural.judging import NOT_CHECKED, Judge
 
 SPEC = {

@@ -1,0 +1,66 @@
+"""What makes a kind a custom resource: functions made of a definition, which generic code calls.
+
+Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.apimachinery.releases import Release
+from apiserver.schema.structural import Structural
+from structuredmerge.types import Type as MergeType
+
+Object = dict[str, Any]
+"""As `schema.resource.Object`."""
+
+
+def _always(release: Release) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Custom:
+    """What makes a version of a kind a custom resource: a structural schema describes its objects, besides metadata.
+
+    The functions work on decoded objects, and change their argument.
+
+    * `prune(obj, unknown)` drops the members that the schema does not know, and appends their paths to `unknown`, if it is a list.
+    * `fill(obj)` drops nulls that are not allowed, and fills in defaults. `default(obj)` only fills in defaults, which is the same for an
+      object without nulls. Both return whether they changed anything.
+    * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
+      it drops as `prune` does.
+    * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
+    * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
+    * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
+    * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
+    * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object without metadata.
+    * `scale` is the scale subresource, if there is one.
+    * `served`: the version has endpoints.
+    """
+
+    schema: Structural
+    prune: Callable[[Object, list[str] | None], None]
+    fill: Callable[[Object], bool]
+    default: Callable[[Object], bool]
+    coerce: Callable[[Object, list[str] | None], str]
+    adopt: Callable[[bytes], bytes]
+    merge_type: Callable[[MergeType], MergeType]
+    published: Callable[..., dict[str, Any]]
+    indexed: Mapping[str, str]
+    fields: Callable[[Object], tuple[str, ...]]
+    has_rules: bool = False
+    ready: Callable[[Release], bool] = _always
+    scale: Scale | None = None
+    served: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The scale subresource: ways to the members that it shows, from the root of the object. `selector` is empty without one."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
