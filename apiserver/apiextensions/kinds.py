@@ -79,7 +79,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         custom=custom,
         short_names=definition.short_names,
         categories=definition.categories,
-        columns=columns(version),
+        columns=columns(version, f"{definition.group}/{version.name}", definition.kind),
         selectable=own,
         deprecation=_deprecation(definition, version),
         subresources=subresources,

@@ -99,7 +99,7 @@ def age_at(since: float | None, now: float) -> str:
 
 def same_age_until(since: float | None, now: float) -> float:
     """Return the time until which the cell certainly stays the same."""
-    if since is None:
+    if since is None or now - since > _LONGEST:
         return math.inf
     whole = int(now - since)
     if whole < -1:
@@ -109,14 +109,16 @@ def same_age_until(since: float | None, now: float) -> float:
 
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+_LONGEST = ((1 << 63) - 1) // 10**9
+"""Seconds of Go's longest duration."""
 _UNITS = ((10 * _MINUTE, 1), (8 * _HOUR, _MINUTE), (8 * _DAY, _HOUR))
 """Seconds below which an age has a precision of a second, a minute, an hour."""
 
 
 def human_duration(seconds: float) -> str:
     """Return two or three significant figures (kubernetes/apimachinery `pkg/util/duration/duration.go`). Clocks may differ by two
-    seconds."""
-    whole = int(seconds)
+    seconds. Go's durations end at 292 years."""
+    whole = int(min(seconds, _LONGEST))
     if whole < -1:
         return "<invalid>"
     if whole < 2 * _MINUTE:
