@@ -83,7 +83,7 @@ def _register(admin: Connection, port: int) -> None:
 
 def record(scenarios: Sequence[str], file: pathlib.Path, asked: ControlPlane, core: ControlPlane) -> None:
     """`core` is the server that keeps namespaces."""
-    command = [
+    command: list[str | pathlib.Path] = [
         sys.executable,
         str(ways.CORPUS / "run"),
         f"--a-kubeconfig={asked.admin}",
