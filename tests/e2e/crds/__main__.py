@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import itertools
 import pathlib
 import random
@@ -131,6 +132,10 @@ def loaded(folder: pathlib.Path, only: str, admin: Connection) -> Iterator[tuple
             yield project, definition
 
 
+def _answers(admin: Connection, path: str) -> bool:
+    return bool(admin.ask("GET", path).status == 200)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from", dest="folder", type=pathlib.Path)
@@ -143,7 +148,11 @@ def main() -> int:
     steps, alike = collections.Counter[str](), collections.Counter[str]()
     examples: dict[str, str] = {}
     refused: list[str] = []
-    with tempfile.TemporaryDirectory() as made, plane.ControlPlane(pathlib.Path(made) / "plane") as cluster, cluster.connect() as admin:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        plane.ControlPlane(pathlib.Path(made) / "plane") as cluster,
+        cluster.connect() as admin,
+    ):
         admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         taken = list(loaded(folder, options.only, admin))
         files = pathlib.Path(made) / "crds"
@@ -165,7 +174,7 @@ def main() -> int:
                 admin.ask("POST", DEFINITIONS, definition)
                 asked = list(requests(definition, random.Random(f"{options.seed} {name}"), options.objects))
                 for path in {path for topic, _, path, _, _ in asked if topic == "list"}:
-                    plane.until(lambda path=path: admin.ask("GET", path).status == 200, f"{path} is served")
+                    plane.until(functools.partial(_answers, admin, path), f"{path} is served")
                 for topic, method, path, body, headers in asked:
                     theirs, ours = (seen(side.ask(method, path, body, headers=headers)) for side in (admin, sluice))
                     steps[topic] += 1
@@ -190,8 +199,10 @@ def report(
 ) -> None:
     projects = len({project for project, _ in taken})
     lines = [
-        f"kube-apiserver {binaries.version()} takes {len(taken)} definitions of {projects} projects. "
-        f"Sluice takes {len(taken) - len(refused)} of them. The seed is {seed}.",
+        (
+            f"kube-apiserver {binaries.version()} takes {len(taken)} definitions of {projects} projects. "
+            f"Sluice takes {len(taken) - len(refused)} of them. The seed is {seed}."
+        ),
         "",
         "| request | steps | alike |",
         "|---|---|---|",
