@@ -174,7 +174,7 @@ def light(value: Any, most: int) -> bytes:
 
 def sorted_json(value: Any) -> bytes:
     """Return the JSON of an unstructured value as Go writes it, without Go's escapes: members sorted at every level, numbers as Go spells
-    them. Raises TooDeep."""
+    them. Zero has no sign: Go reads `-0`, which it writes, as the integer. Raises TooDeep."""
     try:
         found = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # lone surrogates, integers beyond 64 bits, many levels
@@ -182,9 +182,9 @@ def sorted_json(value: Any) -> bytes:
     if found and _GO_SPELLS.search(found) is None:
         return found
     try:
-        return _encode(_spelled(value))
+        return _encode(_spelled(value, unsigned=True))
     except UnicodeEncodeError:
-        return _encode(_spelled(value, clean=True))
+        return _encode(_spelled(value, clean=True, unsigned=True))
     except RecursionError:
         raise TooDeep from None
 
@@ -263,8 +263,9 @@ def _as_go(value: Any, source: bytes) -> Any:
     return out[0]
 
 
-def _spelled(value: Any, *, clean: bool = False) -> Any:
-    """Return a copy with numbers as Go's encoder spells them and long maps sorted. With `clean`, lone surrogates are replaced."""
+def _spelled(value: Any, *, clean: bool = False, unsigned: bool = False) -> Any:
+    """Return a copy with numbers as Go's encoder spells them and long maps sorted. With `clean`, lone surrogates are replaced. With
+    `unsigned`, zero has no sign."""
     out = [value]
     left: list[Any] = [out]
     while left:
@@ -280,7 +281,7 @@ def _spelled(value: Any, *, clean: bool = False) -> Any:
                 here[place] = x.copy()
                 left.append(here[place])
             elif isinstance(x, float):
-                here[place] = msgspec.Raw(strconv.json_float(x).encode())
+                here[place] = msgspec.Raw(strconv.json_float(x or 0.0 if unsigned else x).encode())
             elif clean and isinstance(x, str):
                 here[place] = utf8.whole(x)
             elif type(x) is int and not strconv.MIN_INT64 <= x <= strconv.MAX_UINT64:

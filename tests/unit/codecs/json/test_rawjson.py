@@ -33,3 +33,16 @@ def test_levels_are_counted_in_texts_of_any_length(padding: int, beside: list[ob
     rawjson.of(nested(LEVELS, beside, padding=padding))
     with pytest.raises(rawjson.TooDeep):
         rawjson.of(nested(LEVELS + 1, beside, padding=padding))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1.0, "a": [1e21, 1.5, True, None]}, b'{"a":[1e+21,1.5,true,null],"b":1}'),
+        ({"a": -0.0, "b": 1e-7}, b'{"a":0,"b":1e-7}'),
+        ({"z": {"b": "1.0,", "a": 2**53}}, b'{"z":{"a":9007199254740992,"b":"1.0,"}}'),
+        ({"lone": "\ud800"}, b'{"lone":"\xef\xbf\xbd"}'),
+    ],
+)  # fmt: skip
+def test_unstructured_values_are_written_as_go_writes_them(value: Any, text: bytes) -> None:
+    assert rawjson.sorted_json(value) == text
