@@ -173,6 +173,8 @@ def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object
     if resource.custom is None:
         defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
         return conversion.stored(resource, obj)
+    # Upstream drops what the schema does not know when it stores the object.
+    resource.custom.prune(obj, None)
     resource.custom.fill(obj)
     asked = attributes.resource.custom
     return obj if asked is None or asked is resource.custom else _in_version(asked, obj)
