@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import shlex
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ from bench import (
     lists,
     picture,
     protobuf,
+    reports,
     results,
     servers,
     workloads,
@@ -145,6 +147,36 @@ class Run:
 
     def _first(self, listing: lists.Listing, clients: int, samples: int) -> Callable[[Bench], Awaitable[Result]]:
         return lambda bench: lists.cold(bench, listing, objects=self.slices, samples=samples, clients=clients)
+
+    def reports(self) -> Iterator[Step]:
+        """Policy reports as custom resources. The first step creates them."""
+        count = self.slices
+        yield Step("reports", "report CREATE c16", lambda bench: bench.create(first=0, count=count, clients=16))
+        yield from self._objects("report")
+        for listing in lists.LISTINGS:
+            if listing.form in (forms.WHOLE, forms.TABLE):
+                yield Step("reports", f"report {listing.name} c1", self._list(listing, 1, self._some(24)))
+
+    def alike(self) -> Iterator[Step]:
+        """Slices as large as a policy report."""
+        count = self._some(3000)
+        yield Step(
+            "reports", "slice of 4 KB CREATE c16", lambda b: b.create(first=0, count=count, clients=16), ours=True
+        )
+        yield from self._objects("slice of 4 KB", ours=True)
+
+    def _objects(self, noun: str, *, ours: bool = False) -> Iterator[Step]:
+        reads, count = self._some(5000), self._some(2000)
+        objects = min(1000, self.slices, self._some(3000))
+        yield Step(
+            "reports",
+            f"{noun} GET c16",
+            lambda bench: bench.get(operations=reads, clients=16, objects=objects),
+            ours=ours,
+        )
+        for how in workloads.WRITES:
+            run = functools.partial(Bench.write, how=how, operations=count, clients=16, objects=objects)
+            yield Step("reports", f"{noun} {how} c16", run, ours=ours)
 
     def _writes(self) -> Iterator[Step]:
         count = self._some(2000)
@@ -276,6 +308,23 @@ def served(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
         report.memory("after all", benches)
 
 
+def as_custom_resources(wanted: argparse.Namespace, report: Report) -> None:
+    """Policy reports on both servers, each with an empty store, and slices of the same size on ours."""
+    run = Run(slices=wanted.slices, quick=wanted.quick)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        flags = [*shlex.split(wanted.flags), "--crds", str(reports.definition())]
+        server = stack.enter_context(servers.sluice(folder / "data", wanted.group, flags))
+        benches: dict[str, Bench] = {OURS: reports.Reports(server.bench)}
+        if wanted.upstream:
+            theirs = reports.Reports(stack.enter_context(servers.upstream(folder / "upstream")))
+            uvloop.run(reports.install(theirs))
+            benches[THEIRS] = theirs
+        uvloop.run(measure(benches, run.reports(), report))
+        with alone(benches[OURS], benches):
+            uvloop.run(measure({OURS: reports.Alike(server.bench)}, run.alike(), report))
+
+
 def grown(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
     """More slices than that: what they take in memory, and how long a start takes."""
     have = wanted.slices
@@ -304,7 +353,7 @@ def arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="WORKLOAD",
-        help="a group (reads, lists, cold, writes, watches) or a pattern of names, as in 'LIST gzip*'; may be repeated",
+        help="a group (reads, lists, cold, writes, watches, reports) or a pattern of names, as in 'LIST gzip*'; may be repeated",
     )
     parser.add_argument("--data", type=Path, help="keep ours in this folder: the next run finds its slices there")
     parser.add_argument("--flags", default="", help="further flags of `sluice dev`")
@@ -318,17 +367,20 @@ def main() -> None:
     wanted = arguments()
     run = Run(slices=wanted.slices, quick=wanted.quick)
     if wanted.list:
-        for step in (*run.filling(), *run.steps()):
+        for step in (*run.filling(), *run.steps(), *run.reports(), *run.alike()):
             print(f"{step.group:10} {step.name}")
         return
     facts = results.facts(upstream=wanted.upstream, slices=wanted.slices, quick=wanted.quick)
     report = Report(Results(facts), wanted.results)
-    with tempfile.TemporaryDirectory() as folder:
-        data = wanted.data or Path(folder) / "data"
-        with servers.sluice(data, wanted.group, shlex.split(wanted.flags)) as server:
-            served(server, wanted, report)
-            if not (wanted.quick or wanted.only):
-                grown(server, wanted, report)
+    if any(step.wanted(wanted.only) for step in (*run.filling(), *run.steps())):
+        with tempfile.TemporaryDirectory() as folder:
+            data = wanted.data or Path(folder) / "data"
+            with servers.sluice(data, wanted.group, shlex.split(wanted.flags)) as server:
+                served(server, wanted, report)
+                if not (wanted.quick or wanted.only):
+                    grown(server, wanted, report)
+    if any(step.wanted(wanted.only) for step in (*run.reports(), *run.alike())):
+        as_custom_resources(wanted, report)
     if picture.rows(report.found):
         wanted.results.with_suffix(".svg").write_text(picture.draw(report.found))
     if wanted.publish:

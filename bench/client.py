@@ -26,10 +26,11 @@ class Target:
     port: int
     group: str
     context: ssl.SSLContext
+    version: str = "v1"
 
     @property
     def base(self) -> str:
-        return f"/apis/{self.group}/v1"
+        return f"/apis/{self.group}/{self.version}"
 
     @classmethod
     def of(cls, kubeconfig: Path, group: str) -> Target:

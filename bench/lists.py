@@ -14,7 +14,7 @@ from urllib.parse import quote
 from bench import accounting, forms
 from bench.client import Answer, InitialEvents, Reader
 from bench.forms import Form
-from bench.workloads import SLICES, Bench, Result
+from bench.workloads import Bench, Result
 
 PAGE = 500
 HEAD_BYTES = 4096
@@ -59,9 +59,7 @@ def _judged(answer: Answer, size: int, *, changed: float = CHANGED) -> Answer:
 async def whole(bench: Bench, listing: Listing, objects: int) -> int:
     """The length of a list that has all objects, outside of what is measured."""
     async with bench.connection() as connection:
-        status, body = await connection.fetch(
-            "GET", bench.target.base + SLICES, gzip=listing.gzip, accept=listing.form.accept
-        )
+        status, body = await connection.fetch("GET", bench.collection, gzip=listing.gzip, accept=listing.form.accept)
     if status != 200:
         raise Incomplete(f"{listing.name} answered {status}")
     count = await asyncio.to_thread(forms.objects, listing.form, body, gzip=listing.gzip)
@@ -97,7 +95,7 @@ async def _loops(clients: list[Reader], operations: int, one: Callable[[Reader],
 async def warm(bench: Bench, listing: Listing, *, objects: int, clients: int, operations: int) -> Result:
     """Lists that have been made before: two were, one of them to count its objects."""
     size = await whole(bench, listing, objects)
-    path, accept = bench.target.base + SLICES, listing.form.accept
+    path, accept = bench.collection, listing.form.accept
 
     async def one(reader: Reader) -> None:
         _judged(await reader.get(path, accept, gzip=listing.gzip), size)
@@ -124,7 +122,7 @@ async def cold(bench: Bench, listing: Listing, *, objects: int, samples: int, cl
     """The first list in this form after a start of the server on the same folder, so many times. One slice was read before.
 
     With several clients it is the first so many, at once."""
-    path, accept = bench.target.base + SLICES, listing.form.accept
+    path, accept = bench.collection, listing.form.accept
     results, answers = list[Result](), list[Answer]()
     for _ in range(samples):
         bench.restart()
@@ -165,7 +163,7 @@ async def under_writes(
 ) -> Result:
     """A list every so many seconds while slices are written at a rate; CPU is net of what the same writes take alone."""
     size = await whole(bench, listing, objects)
-    path, accept = bench.target.base + SLICES, listing.form.accept
+    path, accept = bench.collection, listing.form.accept
     alone = accounting.Meter(bench.pids)
     alone.start()
     wrote = await _writing(bench, objects, rate, lambda done: done >= rate * lists * every)
@@ -210,7 +208,7 @@ async def _writing(bench: Bench, objects: int, rate: float, enough: Callable[[in
 
 async def walk(bench: Bench, *, objects: int, gzip: bool, operations: int) -> Result:
     """All slices in chunks; one operation is a whole walk."""
-    base, sizes = bench.target.base + SLICES, list[int]()
+    base, sizes = bench.collection, list[int]()
 
     async def one(reader: Reader) -> None:
         token, chunks, size = "", 0, 0
@@ -242,7 +240,7 @@ def _token(start: bytes, *, gzip: bool) -> str:
 
 async def watch_list(bench: Bench, form: Form, *, objects: int, operations: int) -> Result:
     """Initial events up to their bookmark, each time on a connection that was opened before and is closed then."""
-    path, accept = bench.target.base + SLICES + WATCH_LIST, form.watched
+    path, accept = bench.collection + WATCH_LIST, form.watched
     check = await InitialEvents(bench.target, keep=True).open()
     answer = await check.get(path, accept)
     if answer.status != 200:
@@ -268,7 +266,7 @@ async def memory_of_all(bench: Bench, *, objects: int) -> Result:
     async with readers(bench, 1) as [reader]:
         for _ in range(2):
             for listing in LISTINGS:
-                await reader.get(bench.target.base + SLICES, listing.form.accept, gzip=listing.gzip)
+                await reader.get(bench.collection, listing.form.accept, gzip=listing.gzip)
     meter.stop()
     figures = {"memory_mb": accounting.resident_mb(bench.pids) - before} | await bench.held()
     note = ", ".join(f"{key} {value:.1f}" for key, value in figures.items())

@@ -10,7 +10,7 @@ from bench.results import OURS, THEIRS, Results
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- made of results/published.json by bench.picture -->", "<!-- end of what is made -->"
-OPERATIONS = ("writes", "large", "reads", "lists")
+OPERATIONS = ("writes", "large", "reads", "lists", "reports")
 
 
 def page(text: str, found: Results) -> str:

@@ -119,6 +119,15 @@ class Bench:
         self.ours = restart is not None
         self._restart = restart
 
+    @property
+    def collection(self) -> str:
+        """The path of all objects."""
+        return self.target.base + SLICES
+
+    def body(self, number: int, stamp: str = "", *, devices: int = DEVICES) -> bytes:
+        """Return the JSON of the object with this number."""
+        return slice_body(self.target.group, f"s{number:06}", f"node-{number:06}", stamp, devices=devices)
+
     def restart(self) -> None:
         if self._restart is None:
             raise RuntimeError("this server is not one that we start again")
@@ -131,6 +140,9 @@ class Bench:
             yield connection
         finally:
             connection.close()
+
+    needs_version = False
+    """Whether a PUT names the resourceVersion that it replaces: it must for custom resources."""
 
     # Metrics of Sluice
 
@@ -196,11 +208,11 @@ class Bench:
         return Result(operations, meter.wall, meter.cpu, latencies)
 
     async def create(self, *, first: int, count: int, clients: int, devices: int = DEVICES) -> Result:
-        base = self.target.base + SLICES
+        base = self.collection
 
         async def step(connection: client.Connection, i: int) -> None:
             n = first + i
-            body = slice_body(self.target.group, f"s{n:06}", f"node-{n:06}", devices=devices)
+            body = self.body(n, devices=devices)
             status, _ = await connection.request("POST", base, body)
             if status != 201:
                 raise RuntimeError(f"create answered {status}")
@@ -213,23 +225,33 @@ class Bench:
         """Change an annotation of so many slices, one after the other, by one manager. An apply creates missing slices."""
         method, kind, query = WRITES[how]
         mark = self._mark()
+        versions: dict[int, bytes] = {}
+        if how == "PUT" and self.needs_version:
+            async with self.connection() as reading:
+                for n in range(first, first + min(objects, operations)):
+                    _, answer = await reading.fetch("GET", f"{self.collection}/s{n:06}")
+                    versions[n] = _version(answer)
 
         async def step(connection: client.Connection, i: int) -> None:
             n = first + i % objects
             stamp = f"{mark}-{i}"
-            body = slice_body(self.target.group, f"s{n:06}", f"node-{n:06}", stamp, devices=devices)
+            body = self.body(n, stamp, devices=devices)
             if how == "MERGE PATCH":
                 body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
-            path = f"{self.target.base}{SLICES}/s{n:06}?fieldManager=bench&{query}"
-            status, _ = await connection.request(method, path, body, kind=kind)
+            if n in versions:
+                body = body.replace(b'"metadata":{', b'"metadata":{"resourceVersion":"%b",' % versions[n], 1)
+            path = f"{self.collection}/s{n:06}?fieldManager=bench&{query}"
+            status, answer = await connection.fetch(method, path, body, kind=kind, keep=n in versions)
             if status not in (200, 201):
                 raise RuntimeError(f"{how} answered {status}")
+            if n in versions:
+                versions[n] = _version(answer)
 
         return await self.closed_loop(clients=clients, operations=operations, step=step)
 
     async def create_from_protobuf(self, *, first: int, count: int, clients: int) -> Result:
         """The same objects as messages. One that was created before is asked for, and its message sent under other names."""
-        base = self.target.base + SLICES
+        base = self.collection
         template = await self._message()
 
         async def step(connection: client.Connection, i: int) -> None:
@@ -252,11 +274,13 @@ class Bench:
             raise RuntimeError(f"create answered {status}")
         return message
 
-    async def get(self, *, operations: int, clients: int, query: str = "", accept: str = client.JSON) -> Result:
-        base = self.target.base + SLICES
+    async def get(
+        self, *, operations: int, clients: int, query: str = "", accept: str = client.JSON, objects: int = 1000
+    ) -> Result:
+        base = self.collection
 
         async def step(connection: client.Connection, i: int) -> None:
-            status, _ = await connection.request("GET", f"{base}/s{i % 1000:06}{query}", accept=accept)
+            status, _ = await connection.request("GET", f"{base}/s{i % objects:06}{query}", accept=accept)
             if status != 200:
                 raise RuntimeError(f"get answered {status}")
 
@@ -264,7 +288,7 @@ class Bench:
 
     async def update(self, connection: client.Connection, n: int, stamp: str) -> None:
         body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
-        path = f"{self.target.base}{SLICES}/s{n:06}"
+        path = f"{self.collection}/s{n:06}"
         status, _ = await connection.fetch("PATCH", path, body, kind="application/merge-patch+json")
         if status != 200:
             raise RuntimeError(f"patch answered {status}")
@@ -314,6 +338,11 @@ class Bench:
         meter.stop()
         connection.close()
         return meter
+
+
+def _version(answer: bytes) -> bytes:
+    """Return the resourceVersion in the JSON of an object."""
+    return answer.partition(b'"resourceVersion":"')[2].partition(b'"')[0]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
