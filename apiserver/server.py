@@ -267,7 +267,7 @@ class Start:
 
 
 class Aim(NamedTuple):
-    """What the server should be: a release of Kubernetes, with the kinds of the operator's definitions."""
+    """The server that is wanted: a release of Kubernetes, with the kinds of the operator's definitions."""
 
     release: Release
     custom: Sequence[Resource]

@@ -210,7 +210,7 @@ _ZEROS: dict[type, Any] = {
     Variant: lambda _: [],
     NamedText: lambda _: "",
 }
-"""What Go has for a null element of a list or map, and for a value of the wrong type."""
+"""Go's value for a null element of a list or map, and for a value of the wrong type."""
 
 _BASE64 = re.compile(rb"(?P<data>[A-Za-z0-9+/\r\n]*)(?P<padding>=[\r\n]*)?(?P<second>=[\r\n]*)?")
 _LINE_ENDS = b"\r\n"

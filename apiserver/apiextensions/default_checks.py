@@ -24,7 +24,7 @@ _META = ("metadata", "apiVersion", "kind")
 
 
 class _Scope(NamedTuple):
-    """What stands around a node. `resource` is the innermost resource, `way` the way from there: names, and None for the item of a list.
+    """The surroundings of a node. `resource` is the innermost resource, `way` the way from there: names, and None for the item of a list.
     `inside_meta`: the node belongs to the resource's metadata or type."""
 
     path: Path

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition says, once it was found to be servable.
+"""The content of a CustomResourceDefinition that can be served.
 
 Upstream: kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/v1/types.go`.
 """

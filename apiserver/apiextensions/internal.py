@@ -1,7 +1,7 @@
 """The internal form of a CustomResourceDefinition, whose paths and values upstream's errors show.
 
-What all versions have alike stands at the top: `spec.validation` in place of `spec.versions[*].schema`. A definition of one version has
-everything there.
+Members that are equal in all versions stand at the top: `spec.validation` in place of `spec.versions[*].schema`. In a definition of one
+version that is each member.
 Upstream: kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/{types,types_jsonschema,v1/conversion}.go`.
 """
 

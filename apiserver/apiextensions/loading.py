@@ -18,7 +18,7 @@ GROUP, KIND = "apiextensions.k8s.io", "CustomResourceDefinition"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one document has: a definition, or errors. `place` names file and document, `name` is the definition's."""
+    """The result of one document: a definition, or errors. `place` names file and document, `name` is the definition's."""
 
     place: str
     name: str = ""

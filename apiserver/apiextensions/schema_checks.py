@@ -43,7 +43,7 @@ _EMPTY_IS_ABSENT = ("id", "patternProperties", "definitions")
 
 
 class _Scope(NamedTuple):
-    """What the nodes around a node say about it. `no_default` says why it must not have a default, None if it may."""
+    """The context of a node, from the nodes around it. `no_default` says why it must not have a default, None if it may."""
 
     path: Path
     root: bool = False

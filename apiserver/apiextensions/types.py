@@ -48,7 +48,7 @@ class MapOf:
 
 
 class Variant(Enum):
-    """What JSON of several types decodes to. Its own decoder reports no unknown members."""
+    """A value that JSON of several types decodes to. Its own decoder reports no unknown members."""
 
     SCHEMA_OR_LIST = "v1.JSONSchemaPropsOrArray"
     SCHEMA_OR_BOOLEAN = "v1.JSONSchemaPropsOrBool"

@@ -69,7 +69,7 @@ KEPT, DROPPED = "kept", "dropped"
 AFTER_FAILURE = since(
     V1_37, KEPT, before=DROPPED, what="an update that does not fit the types keeps the managers of the stored object"
 )
-"""What becomes of the managers of a stored object if those after a write cannot be found."""
+"""The managers to keep when those after a write cannot be found."""
 
 
 class FieldManagers:

@@ -1,4 +1,4 @@
-"""What makes a kind a custom resource: functions made of a definition, which generic code calls.
+"""The parts of a custom resource: functions made of a definition, which generic code calls.
 
 Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`.
 """
@@ -23,7 +23,7 @@ def _always(release: Release) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Custom:
-    """What makes a version of a kind a custom resource: a structural schema describes its objects, besides metadata.
+    """Mark a version of a kind as a custom resource: a structural schema describes its objects, besides metadata.
 
     The functions work on decoded objects, and change their argument.
 

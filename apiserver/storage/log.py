@@ -114,7 +114,7 @@ class Tail:
         self._followers[name.encode()] = follower
 
     def remove(self, name: str) -> None:
-        """Follow a stream no more. What the present answer holds of it is ignored."""
+        """Stop to follow a stream. Its entries in the present answer are ignored."""
         self._followers.pop(name.encode(), None)
 
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:

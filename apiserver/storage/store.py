@@ -240,7 +240,7 @@ class Store:
 
 @dataclass(slots=True)
 class _Live:
-    """What works on the present session: `fillings` fill the replicas, by resource."""
+    """The tasks of the present session: `fillings` fill the replicas, by resource."""
 
     session: Session
     group: asyncio.TaskGroup

@@ -85,7 +85,7 @@ class Correlated:
 
 
 class KeyedItems:
-    """The items of a list map by their keys. Of several with the same keys, the first counts."""
+    """The items of a list map by their keys. If several have the same keys, the first counts."""
 
     __slots__ = ("_found", "_keys")
 

@@ -58,7 +58,7 @@ def _has_default(node: Structural) -> bool:
 
 
 class _Plan:
-    """What a node says about nulls and defaults below. It is worked out when an attribute is asked for.
+    """The rules of a node about nulls and defaults below. They are worked out when an attribute is read.
 
     * `members` are the plans of members, `rest` is that of all others, `items` that of the items of a list. None stands for values in which
       nothing is done.

@@ -67,8 +67,8 @@ _is_host_written = _whole(r"[lx]-?[lx]{0,62}|([lx]([lx-]{0,61}[lx])?\.)+l{2,63}"
 
 
 def _is_hostname(text: str) -> bool:
-    """Return whether a text is a host name. The last of several labels is a word of two letters or more: `a.b.c` is none. A dash in a
-    single label must be its second character: `my-host` is none."""
+    """Return whether a text is a host name. The last of several labels is a word of two letters or more: `a.b.c` is refused. A dash in a
+    single label must be its second character: `my-host` is refused."""
     encoded = text.encode(errors="surrogatepass")
     if len(encoded) > _HOSTNAME_BYTES or any(len(label) > _LABEL_BYTES for label in encoded.split(b".")):
         return False

@@ -52,7 +52,7 @@ class Rules(Protocol):
         warn: Callable[[str], None],
         checkpoint: Callable[[], None],
     ) -> Iterable[FieldError]:
-        """Return the errors of an object. Rules that fail where nothing changed are told to `warn` instead."""
+        """Return the errors of an object. `warn` gets rules that fail where nothing changed."""
 
 
 RulesOf = Callable[[Release], Rules | None]

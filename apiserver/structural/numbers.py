@@ -79,7 +79,7 @@ class Problem(NamedTuple):
 
 
 class Numbers:
-    """What a schema says about numbers."""
+    """The limits that a schema sets to numbers."""
 
     __slots__ = ("_factor", "_format", "_is_integral", "_maximum", "_minimum", "_type")
 

@@ -1,6 +1,6 @@
 """Drop the members of an object that its schema does not know, and name their paths.
 
-Works without recursion, so the depth of objects and schemas does not matter. What a node of the schema allows is worked out when the first
+Works without recursion, so the depth of objects and schemas does not matter. A node of the schema is prepared when the first
 value comes to it: most definitions have many nodes that no object uses.
 Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/pruning/algorithm.go`, `pkg/apiserver/schema/options.go`.
 """
@@ -50,7 +50,7 @@ def has_unknown(schema: Structural, value: Any) -> bool:
 
 
 class _Plan:
-    """What a node allows. It is worked out when an attribute is asked for.
+    """The members that a node allows. They are worked out when an attribute is read.
 
     * `names` are the allowed members; None if all are.
     * `members` are the plans of members, `rest` is that of all others. None stands for values that stay as they are.

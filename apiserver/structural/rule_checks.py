@@ -111,7 +111,7 @@ def problems(
 
 
 class _Scope(NamedTuple):
-    """What the nodes around a node say about it (CELSchemaContext).
+    """The context of a node, from the nodes around it (CELSchemaContext).
 
     * `most`: how many of its values one object can hold, None if their parents have no limit.
     * `inside`: a node around it has rules. `hidden`: expressions of that node cannot see its parent.

@@ -81,7 +81,7 @@ class Rules:
     ) -> Iterator[FieldError]:
         """Yield the errors of an object without `apiVersion` and `kind`. `old` is the stored one, None on create.
 
-        A rule that fails where nothing changed is told to `warn` instead, unless it compares with the old value. `checkpoint` is called
+        `warn` gets a rule that fails where nothing changed, unless it compares with the old value. `checkpoint` is called
         between steps of long evaluations: it may raise to end them. Call again then, from the beginning.
         """
         named = {"apiVersion": api_version, "kind": kind}
@@ -183,7 +183,7 @@ def _node(schema: Structural, release: Release, *, resource: bool) -> _Node | No
 
 
 class _Unchanged(NamedTuple):
-    """Says whether a value is unchanged: `node`, or the closest correlated value around it where there is none (ratchetingOptions)."""
+    """Says whether a value is unchanged: `node`, or the closest correlated value around it if it has no counterpart (ratchetingOptions)."""
 
     node: Correlated | None = None
     around: Correlated | None = None

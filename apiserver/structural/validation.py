@@ -404,7 +404,7 @@ def _not_check(check: Check) -> Check:
 
 
 class _Tally:
-    """Counts what is right about a value. Of the failed branches of a junctor, the one with the highest count is reported.
+    """Count the parts of a value that are right. A junctor reports the failed branch with the highest count.
 
     Upstream: MatchCount of kube-openapi `pkg/validation/validate/result.go`.
     """

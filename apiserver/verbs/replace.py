@@ -30,7 +30,7 @@ result. A PUT ignores the stored object."""
 
 
 class Part(NamedTuple):
-    """What admission sees in place of the whole object: `shown(obj)`, of the kind `resource`. `merged(obj, part)` takes a changed one
+    """The object for admission in place of the whole one: `shown(obj)`, of the kind `resource`. `merged(obj, part)` takes a changed one
     back."""
 
     resource: Resource

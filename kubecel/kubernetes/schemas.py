@@ -545,7 +545,7 @@ class ObjectView(DocumentView):
         self._escaped = escaped
 
     def __getitem__(self, key: str) -> Value:
-        """Return a member. Raises KeyError if there is none, or if `find` has more to say about it."""
+        """Return a member. Raises KeyError if it is missing, or if `find` has more to say about it."""
         part = self._escaped[key]
         value = self.document[part.name]
         if value is None:

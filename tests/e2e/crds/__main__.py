@@ -77,7 +77,7 @@ def blanked(value: Any) -> Any:
 
 
 def seen(reply: Reply) -> tuple[int, list[str], Any]:
-    """What is compared: code, warnings and body."""
+    """The compared parts: code, warnings and body."""
     body = blanked(reply.json) if reply.headers.get("Content-Type", "").startswith("application/json") else reply.text
     if isinstance(body, dict) and isinstance(body.get("details"), dict):
         # Several errors of a schema come in the order of Go's maps.

@@ -51,7 +51,7 @@ def release(api: Client) -> Release:
 
 @pytest.fixture(autouse=True)
 def _no_unhandled_error_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever a scenario sends, no process of the target logs a stack trace."""
+    """No process of the target logs a stack trace in any scenario."""
     logs: Mapping[pathlib.Path, bytes] = (
         request.getfixturevalue("target").logs if "target" in request.fixturenames else {}
     )

@@ -150,7 +150,7 @@ class Play:
     # Answers
 
     def answer(self, code: int, headers: Any, body: bytes, step: Mapping[str, Any]) -> dict[str, Any]:
-        """What is compared of an answer."""
+        """The parts of an answer that are compared."""
         seen: dict[str, Any] = {"code": code}
         content = headers.get("Content-Type", "")
         if content != JSON:

@@ -10,11 +10,11 @@ import pytest
 
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.releases import V1_36, V1_37, Release
+from apiserver.apimachinery.releases import V1_36, V1_37, Release, at
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.fieldmanager import lastapplied
-from apiserver.fieldmanager.manager import FieldManagers
+from apiserver.fieldmanager.manager import AFTER_FAILURE, KEPT, FieldManagers
 from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
 from apiserver.schema.resource import Object
@@ -222,6 +222,7 @@ def test_a_version_that_cannot_be_read_takes_the_managers_of_an_update(release: 
     entry = {"manager": "x", "operation": "Update", "apiVersion": "a/b/c", "fieldsType": "FieldsV1"}
     written.update(a_slice(metadata={"labels": {"a": "1"}, "managedFields": [entry]}), manager="m")
     assert ("managedFields" in written.object["metadata"]) is kept
+    assert (at(release, AFTER_FAILURE) == KEPT) is kept
     assert written.object["metadata"]["labels"] == {"a": "1"}
 
 

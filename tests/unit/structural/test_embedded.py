@@ -38,7 +38,7 @@ SCHEMA = of(
         ),
     ],
 )
-def test_wrong_types_are_told_in_upstreams_words(resource: Any, error: str) -> None:
+def test_wrong_types_get_upstreams_messages(resource: Any, error: str) -> None:
     assert coercer(SCHEMA)({"e": resource}, None) == error
 
 
@@ -66,7 +66,7 @@ def test_unknown_members_of_metadata_are_named_with_bracketed_keys() -> None:
     assert obj == {"m": {"j": {"metadata": {"name": "n"}}}, "e": {"metadata": {}}}
 
 
-def test_what_is_wrong_in_storage_is_dropped() -> None:
+def test_invalid_stored_metadata_is_dropped() -> None:
     obj = {"e": {"kind": 1, "apiVersion": "v1", "metadata": {"name": 1, "labels": {"a": "b"}}}}
     assert coercer(SCHEMA, drops=True)(obj, None) == ""
     assert obj == {"e": {"apiVersion": "v1", "metadata": {"labels": {"a": "b"}}}}

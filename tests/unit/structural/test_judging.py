@@ -128,7 +128,7 @@ def test_unchanged_errors_are_forgiven() -> None:
     assert [*judge().validate(Context(), new, old)] == []
 
 
-def test_repeated_items_are_told_where_the_stored_object_has_none() -> None:
+def test_new_repeated_items_are_errors() -> None:
     old = widget(spec={"color": "blue", "set": ["a"]})
     new = widget(spec={"color": "blue", "set": ["a", "a"]})
     assert [str(error) for error in judge().validate(Context(), new, old)] == ['spec.set[1]: Duplicate value: "a"']

@@ -50,7 +50,7 @@ def errors(source: dict[str, Any], value: Any) -> list[str]:
         (SET, "no list", []),
     ],
 )
-def test_repeated_items_are_told(source: dict[str, Any], value: Any, texts: list[str]) -> None:
+def test_repeated_items_are_errors(source: dict[str, Any], value: Any, texts: list[str]) -> None:
     assert errors(source, value) == texts
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldErrors
-from apiserver.apimachinery.releases import V1_36, V1_37
+from apiserver.apimachinery.releases import V1_36, V1_37, at
 from apiserver.schema import structural
 from apiserver.structural.correlation import Correlated
+from apiserver.structural.numbers import IS_INTEGRAL
 from apiserver.structural.validation import validator
 
 INT_OR_STRING = {"x-kubernetes-int-or-string": True}
@@ -192,9 +193,10 @@ def test_float_near_a_whole_number_is_an_integer_from_1_37_on(value: float) -> N
     check = validator(structural.of(INT_OR_STRING))
     assert not check.fits(value, V1_36)
     assert check.fits(value, V1_37)
+    assert [at(release, IS_INTEGRAL)(value) for release in (V1_36, V1_37)] == [False, True]
 
 
-def test_equal_errors_of_branches_are_told_once() -> None:
+def test_equal_errors_of_branches_are_reported_once() -> None:
     branch = {"maxLength": 1}
     assert errors({"type": "string", "maxLength": 1, "allOf": [branch, branch]}, "ab") == [
         "f: Too long: may not be more than 1 byte",
@@ -214,7 +216,7 @@ def test_error_of_a_parent_is_forgiven_only_if_all_of_it_is_unchanged() -> None:
     assert errors(source, {"a": "y"}, {"a": "x"}) != []
 
 
-def test_bad_items_of_atomic_lists_are_told_when_one_changes() -> None:
+def test_bad_items_of_atomic_lists_are_errors_when_one_changes() -> None:
     source = {"type": "array", "items": {"type": "integer", "maximum": 1}}
     assert errors(source, [5, 6], [5, 6]) == []
     assert len(errors(source, [5, 7], [5, 6])) == 2

@@ -128,7 +128,7 @@ def test_a_wrong_body_is_refused_in_upstreams_words(text: str, message: str) -> 
     assert message in refusal(text)
 
 
-def test_without_validation_a_missing_kind_is_told_in_other_words() -> None:
+def test_missing_kind_has_another_message_without_validation() -> None:
     assert refusal("{}", validation="Ignore") == f"{FAILS}Object 'Kind' is missing in '{{}}'"
 
 
