@@ -1,6 +1,6 @@
 """Policy reports of about 4 KB, as custom resources: the files of their definition are those that a project ships.
 
-Slices of the same size stand beside them on the same server, so that the cost of a custom kind is told from that of any kind.
+Slices of the same size stand beside them on the same server. They separate the cost of a custom kind from that of any kind.
 """
 
 from __future__ import annotations
