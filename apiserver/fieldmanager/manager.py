@@ -127,7 +127,8 @@ class FieldManagers:
             live = live and typedform.written(resource, conversion.served(resource, conversion.copied(live)))
         before, after = typedform.both(resource.shape, live, new)
         if resource.custom is not None:
-            _check_types(resource, before, after)
+            # A part of both objects is one Python object, and need not be checked twice.
+            _check_types(resource, after, {name: x for name, x in before.items() if after.get(name) is not x})
         return self._replaced(before, after, managed, writer)
 
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:

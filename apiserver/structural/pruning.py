@@ -23,6 +23,8 @@ MOST_PATHS = 10_000
 PATHS_LIMIT = 1 << 20
 """Characters of all paths that are reported: an object may have a long key with many unknown members below."""
 
+_HOLDERS = frozenset((dict, list))
+
 Way = tuple[Any, str | int] | None
 """The way to a value: the way to its holder, and its name or index there. None is the root."""
 
@@ -121,6 +123,8 @@ def _prune(obj: Any, root: _Plan) -> list[str]:
                     if room > 0 and len(found) < MOST_PATHS:
                         found.append(path(way, name))
                         room -= len(found[-1])
+            if _HOLDERS.isdisjoint(map(type, value.values())):
+                continue
             for name, x in value.items():
                 if x.__class__ is dict or x.__class__ is list:
                     below = members.get(name, rest)

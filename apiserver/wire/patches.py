@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.codecs.json import json_strings, json_syntax
+from apiserver.codecs.json import json_strings, json_syntax, rawjson
 from apiserver.codecs.yaml import as_yaml, yaml_scalars
 from apiserver.kinds import type_meta
 from apiserver.wire import as_json, complaints
@@ -124,13 +124,10 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
     return Document(value or {}, complaints.find_in_text(found.text, complaints.anything) if judged else ())
 
 
-_LONG = re.compile(rb"[0-9]{19}")
-
-
 def exact_numbers(value: Any, raw: bytes) -> Any:
     """Return the value of this JSON text with numbers as Go has them: integers that 64 bits hold, and floats. Raises TooBig."""
     try:
-        return _renumbered(value, _json_number) if _LONG.search(raw) else value
+        return _renumbered(value, _json_number) if rawjson.may_exceed_int64(raw) else value
     except OverflowError:
         raise json_syntax.too_big(raw) or json_syntax.TooBig("exceeded max depth") from None
 
