@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,8 @@ TITLE = "Kubernetes"
 MEDIA_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 IMMUTABLE_SECONDS = 365 * 86400
+KEPT = 64
+"""Documents of version 3 that are kept in protobuf. The largest of real definitions has 2.6 MB."""
 
 _BEARER = {
     "type": "apiKey",
@@ -70,6 +73,9 @@ class OpenAPI:
         self._writer = _Writer(tuple(media_types), tuple(streams), tuple(patch_types))
         self._info = {"title": TITLE, "version": version}
         self._built = built
+        self._lock = threading.Lock()
+        self._protobuf: dict[str, Content] = {}
+        """The documents of version 3 in protobuf that were asked for last, oldest first."""
 
     def keys(self) -> list[str]:
         """Return the keys of the version 3 documents: groups, and their versions."""
@@ -101,7 +107,7 @@ class OpenAPI:
         form = negotiation.preferred(headers.get("Accept", ""), _FORMS_3)
         if form is None:
             return Reply.empty(406, vary)
-        content = (self._v3 if form == JSON else self._v3_protobuf)[key]
+        content = self._v3[key] if form == JSON else self._v3_protobuf(key)
         extra = [("Content-Type", _called(form)), *vary]
         if query.text("hash") == content.digest:
             extra += content.immutable(now + IMMUTABLE_SECONDS)
@@ -159,15 +165,22 @@ class OpenAPI:
 
     @cached_property
     def _v2_protobuf(self) -> Content:
-        body = openapi_protobuf.v2(self.document_v2())
+        body = openapi_protobuf.v2(as_json.loads(self._v2.body))
         return Content(body, modified=self._built, digest=self._v2.digest)
 
-    @cached_property
-    def _v3_protobuf(self) -> dict[str, Content]:
-        return {
-            key: Content(openapi_protobuf.v3(self.document_v3(key)), modified=self._built, digest=json.digest)
-            for key, json in self._v3.items()
-        }
+    def _v3_protobuf(self, key: str) -> Content:
+        """Return a document as protobuf. Few are kept, because clients ask for each once and keep it by its hash."""
+        with self._lock:
+            found = self._protobuf.pop(key, None)
+        if found is None:
+            json = self._v3[key]
+            body = openapi_protobuf.v3(as_json.loads(json.body))
+            found = Content(body, modified=self._built, digest=json.digest)
+        with self._lock:
+            self._protobuf[key] = found
+            while len(self._protobuf) > KEPT:
+                del self._protobuf[next(iter(self._protobuf))]
+        return found
 
     @cached_property
     def _root(self) -> bytes:

@@ -261,7 +261,7 @@ class _Paths:
         return self._path(path, [replace(operation, parameters=())], (*parameters, *operation.parameters))
 
     def _id(self, verb: str, rest: str = "", *, kind: str = "", before: str = "") -> str:
-        return f"{verb}{self._group}{before}{kind or self._kind}{rest}"
+        return f"{verb}{self._group}{_capital(before + (kind or self._kind))}{rest}"
 
     def _shown(self, sub: Subresource | None) -> Reference:
         """Return the reference to what an endpoint shows."""

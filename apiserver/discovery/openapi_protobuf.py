@@ -50,6 +50,21 @@ def _boolean(number: int, value: bool) -> bytes:  # noqa: FBT001 - it is the val
     return protowire.varint(protowire.key(number, protowire.VARINT)) + b"\1" if value else b""
 
 
+def _number(number: int, value: float) -> bytes:
+    """Encode a double."""
+    return protowire.varint(protowire.key(number, protowire.FIXED64)) + struct.pack("<d", value) if value else b""
+
+
+def _integer(number: int, value: int) -> bytes:
+    """Encode an int64."""
+    return (
+        protowire.varint(protowire.key(number, protowire.VARINT)) + protowire.varint(value & _UINT64) if value else b""
+    )
+
+
+_UINT64 = (1 << 64) - 1
+
+
 def _any(number: int, value: Any) -> bytes:
     """Encode a value without a message of its own as YAML."""
     return _sized(number, _sized(2, as_yaml.dumps(value)))
@@ -86,6 +101,15 @@ def _within(*numbers: int, writer: Writer) -> Writer:
     return write
 
 
+def _or_boolean(writer: Writer) -> Writer:
+    """Encode a `oneof` of a message and a boolean, which is written even if it is false."""
+    itself = _within(1, writer=writer)
+    flag = protowire.varint(protowire.key(2, protowire.VARINT))
+    return lambda number, value: (
+        _sized(number, flag + protowire.varint(value)) if isinstance(value, bool) else itself(number, value)
+    )
+
+
 def _named(writer: Writer) -> Writer:
     """Encode a map: a message with name and value for each entry."""
     return lambda number, members: b"".join(
@@ -117,18 +141,35 @@ _EXTENSIONS = _named(_any)
 
 # --- Version 2 -------------------------------------------------------------------------------------------------------
 
+_EXTERNAL_DOCS = _message({"description": (1, _text), "url": (2, _text)})
 _SCHEMA_2: dict[str, tuple[int, Writer]] = {
     "$ref": (1, _text),
     "format": (2, _text),
+    "title": (3, _text),
     "description": (4, _text),
+    "multipleOf": (6, _number),
+    "maximum": (7, _number),
+    "exclusiveMaximum": (8, _boolean),
+    "minimum": (9, _number),
+    "exclusiveMinimum": (10, _boolean),
+    "maxLength": (11, _integer),
+    "minLength": (12, _integer),
+    "pattern": (13, _text),
+    "maxItems": (14, _integer),
+    "minItems": (15, _integer),
+    "uniqueItems": (16, _boolean),
+    "maxProperties": (17, _integer),
+    "minProperties": (18, _integer),
     "required": (19, _TEXTS),
     "enum": (20, _each(_any)),
     "type": (22, lambda number, value: _sized(number, _string(1, value))),
+    "externalDocs": (29, _EXTERNAL_DOCS),
+    "example": (30, _any),
     EXTENSIONS: (31, _EXTENSIONS),
 }
 _schema_2 = _message(_SCHEMA_2)
 _SCHEMA_2 |= {
-    "additionalProperties": (21, _within(1, writer=_schema_2)),
+    "additionalProperties": (21, _or_boolean(_schema_2)),
     "items": (23, _within(1, writer=_schema_2)),
     "properties": (25, _within(1, writer=_named(_schema_2))),
 }
@@ -203,7 +244,23 @@ _DOCUMENT_2: Table = {
 # --- Version 3 -------------------------------------------------------------------------------------------------------
 
 _SCHEMA_3: dict[str, tuple[int, Writer]] = {
+    "nullable": (1, _boolean),
+    "externalDocs": (6, _EXTERNAL_DOCS),
+    "example": (7, _any),
+    "title": (9, _text),
+    "multipleOf": (10, _number),
+    "maximum": (11, _number),
+    "exclusiveMaximum": (12, _boolean),
+    "minimum": (13, _number),
+    "exclusiveMinimum": (14, _boolean),
+    "maxLength": (15, _integer),
+    "minLength": (16, _integer),
+    "pattern": (17, _text),
+    "maxItems": (18, _integer),
+    "minItems": (19, _integer),
     "uniqueItems": (20, _boolean),
+    "maxProperties": (21, _integer),
+    "minProperties": (22, _integer),
     "required": (23, _TEXTS),
     "enum": (24, _each(_any)),
     "type": (25, _text),
@@ -216,9 +273,11 @@ _schema_3 = _or_reference(1, _message(_SCHEMA_3), reference=2)
 _SCHEMA_3 |= {
     "allOf": (26, _each(_schema_3)),
     "oneOf": (27, _each(_schema_3)),
+    "anyOf": (28, _each(_schema_3)),
+    "not": (29, _message(_SCHEMA_3)),
     "items": (30, _within(1, writer=_schema_3)),
     "properties": (31, _within(1, writer=_named(_schema_3))),
-    "additionalProperties": (32, _within(1, writer=_schema_3)),
+    "additionalProperties": (32, _or_boolean(_schema_3)),
 }
 _CONTENT_3 = _within(1, writer=_named(_message({"schema": (1, _schema_3)})))
 _PARAMETER_3: Table = {

@@ -16,6 +16,8 @@ Schema = dict[str, Any]
 
 _JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
 _BELOW = ("properties", "items", "additionalProperties")
+_EXPONENT_FROM = 1e21
+"""Go's JSON encoder writes larger floats with an exponent."""
 _EITHER = ({"type": "integer"}, {"type": "string"})
 _CONVENTIONS = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _EMBEDDED_DOCS = {
@@ -37,9 +39,12 @@ def published(schema: Structural, own: Mapping[str, Schema], *, v2: bool) -> Sch
 
 def _node(node: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
     source = node.source
-    made: Schema = {name: x for name, x in source.items() if name not in _BELOW and x is not None}
+    made: Schema = {name: _spelled(x) for name, x in source.items() if name not in _BELOW and x is not None}
     if node.int_or_string and not v2 and not _is_unfolded(source):
-        made["anyOf"] = [*_EITHER]
+        if source.get("anyOf"):
+            made["allOf"] = [{"anyOf": [*_EITHER]}, *(source.get("allOf") or ())]
+        else:
+            made["anyOf"] = [*_EITHER]
     if node.properties:
         made["properties"] = {name: _node(below, own, v2=v2) for name, below in node.properties.items()}
     if node.items is not None:
@@ -55,6 +60,18 @@ def _node(node: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
         made["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
         made["properties"] = {**made.get("properties", {}), **own}
     return made
+
+
+def _spelled(value: Any) -> Any:
+    """Return a value in which whole floats are integers, as Go writes them."""
+    match value:
+        case float() if value.is_integer() and abs(value) < _EXPONENT_FROM:
+            return int(value)
+        case dict():
+            return {name: _spelled(x) for name, x in value.items()}
+        case list():
+            return [_spelled(x) for x in value]
+    return value
 
 
 def _is_unfolded(source: Mapping[str, Any]) -> bool:
