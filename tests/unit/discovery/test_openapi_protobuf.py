@@ -38,3 +38,33 @@ def test_a_number_may_be_a_default() -> None:
 def test_a_member_without_a_number_is_an_error() -> None:
     with pytest.raises(KeyError, match="host"):
         openapi_protobuf.v2({"host": "example.com"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        ({"nullable": True}, "0801"),
+        ({"title": "T"}, "4a0154"),
+        ({"minimum": 1, "exclusiveMinimum": True}, "69000000000000f03f7001"),
+        ({"minLength": 0, "maxItems": -1}, "9001ffffffffffffffffff01"),
+        ({"anyOf": [{"type": "string"}]}, "e2010b0a09ca0106737472696e67"),
+        ({"not": {"type": "string"}}, "ea0109ca0106737472696e67"),
+        ({"additionalProperties": False}, "8202021000"),
+        ({"externalDocs": {"url": "u"}}, "3203120175"),
+    ],
+)
+def test_members_of_custom_schemas_are_written(schema: dict[str, Any], written: str) -> None:
+    """As OpenAPIv3.proto numbers them. Numbers that are zero are left out, as in Go."""
+    assert openapi_protobuf.v3({"components": {"schemas": {"A": schema}}}).hex().endswith(written)
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        ({"maximum": 1}, "39000000000000f03f"),
+        ({"minProperties": 2, "pattern": "a"}, "6a016190" + "0102"),
+        ({"additionalProperties": True}, "aa01021001"),
+    ],
+)
+def test_members_of_custom_schemas_are_written_in_version_2(schema: dict[str, Any], written: str) -> None:
+    assert openapi_protobuf.v2({"definitions": {"A": schema}}).hex().endswith(written)
