@@ -211,8 +211,7 @@ async def _store(settings: Config, definitions: Definitions, action: str) -> int
 
 async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], action: str) -> int:
     """Import or export. Fails if any object was refused."""
-    wanted, group = settings.migration, settings.serving.group
-    moved = [kind for kind in kinds.stored if kind.group == group]
+    wanted, moved = settings.migration, _moved(settings, kinds)
     reader = Reader(kinds, app.gates(settings.serving, kinds))
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(
@@ -223,7 +222,7 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
         async def server_of(kubeconfig: str) -> sources.Server:
             client = await Client.of_kubeconfig(kubeconfig, environ=environ)
             stack.push_async_callback(client.close)
-            return await sources.Server.of(client, kinds, group)
+            return await sources.Server.of(client, kinds, moved)
 
         if action == "export":
             target = await server_of(wanted.to_kubeconfig)
@@ -233,7 +232,7 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
             files = wanted.from_file
             progress.begin("reading files" if files else "asking which versions are served")
             source = (
-                await asyncio.to_thread(sources.Files, files, kinds, group)
+                await asyncio.to_thread(sources.Files, files, kinds, moved)
                 if files
                 else await server_of(wanted.from_kubeconfig)
             )
@@ -241,6 +240,13 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
     for line in lines:
         print(line)
     return 0 if complete else 1
+
+
+def _moved(settings: Config, kinds: Kinds) -> list[Resource]:
+    """Return the kinds that a command moves: with --crds those of the definitions, otherwise those of the group."""
+    if settings.serving.crds:
+        return [kind for kind in kinds.stored if kind.custom is not None]
+    return [kind for kind in kinds.stored if kind.group == settings.serving.group]
 
 
 def _say(line: str) -> None:

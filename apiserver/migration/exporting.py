@@ -28,6 +28,7 @@ SYSTEM = (
     "deletionGracePeriodSeconds",
 )  # fmt: skip
 """Metadata that each server sets itself."""
+STATUS = "status"
 QUERY = {"fieldManager": "sluice-export", "fieldValidation": "Strict"}
 
 
@@ -88,7 +89,7 @@ class Export:
             for key, value in page:
                 self.progress.advance(1)
                 try:
-                    obj = canonical.decode(kind.shape, value)
+                    obj = canonical.decode(kind.shape, value if kind.custom is None else kind.custom.adopt(value))
                 except ValueError as error:
                     self._refusals.add(f"{kind.plural} {key}: what is stored is no object: {error}")
                     continue
@@ -148,7 +149,7 @@ class Export:
     async def _update(self, kind: Resource, obj: Object, existing: Object) -> None:
         """Update everything but the status, then the status."""
         metadata = {**_own(obj), **_managed(obj), **_system(existing)}
-        if not _equal(kind, {**obj, "status": {}}, {**existing, "status": {}}):
+        if not _equal(kind, _without_status(kind, obj), _without_status(kind, existing)):
             content = _json(kind, {**obj, "metadata": metadata})
             existing = await self.reader.decoded(
                 Item(kind, await self.target.client.fetch("PUT", _path(kind, obj), query=QUERY, content=content))
@@ -158,7 +159,7 @@ class Export:
             await self._ask_deletion(kind, existing)
 
     async def _status(self, kind: Resource, obj: Object, existing: Object) -> None:
-        if kind.has_status and not canonical.equal(kind.shape, _status_of(obj), _status_of(existing)):
+        if _has_status(kind) and not canonical.equal(kind.shape, _status_of(obj), _status_of(existing)):
             metadata = {**existing["metadata"], **_managed(obj)}
             content = _json(kind, {**existing, "metadata": metadata, "status": obj.get("status", {})})
             await self.target.client.fetch("PUT", f"{_path(kind, obj)}/status", query=QUERY, content=content)
@@ -226,6 +227,15 @@ def _managed(obj: Object) -> Object:
     return {name: x for name, x in obj["metadata"].items() if name == "managedFields"}
 
 
+def _has_status(kind: Resource) -> bool:
+    """Return whether a write of the whole object keeps the status that is there."""
+    return any(sub.name == STATUS for sub in kind.subresources) if kind.custom is not None else kind.has_status
+
+
+def _without_status(kind: Resource, obj: Object) -> Object:
+    return {name: x for name, x in obj.items() if name != STATUS} if _has_status(kind) else obj
+
+
 def _status_of(obj: Object) -> Object:
     return {"metadata": {}, "status": obj.get("status") or {}}
 
@@ -244,4 +254,6 @@ def _continues(kind: Resource, obj: Object, existing: Object) -> bool:
     """Return whether it is the same object, or one whose creation from this one was not finished."""
     if existing["metadata"]["uid"] == obj["metadata"]["uid"]:
         return True
-    return not existing.get("status") and _equal(kind, {**obj, "status": {}}, {**existing, "status": {}})
+    if _has_status(kind) and existing.get("status"):
+        return False
+    return _equal(kind, _without_status(kind, obj), _without_status(kind, existing))

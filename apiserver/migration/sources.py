@@ -1,8 +1,12 @@
-"""Read objects from a kube-apiserver that serves their group itself, page by page, or from files with its lists."""
+"""Read objects from a kube-apiserver that serves their groups itself, page by page, or from files with its lists.
+
+Custom resources are read in their stored version only: reading them in another one drops what its schema does not know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,7 +59,7 @@ _list = surrogates.kept(msgspec.json.Decoder(_List).decode)
 
 
 class Server:
-    """A kube-apiserver that serves versions of the group itself. Made by `of`."""
+    """A kube-apiserver that serves versions of the groups itself. Made by `of`."""
 
     def __init__(self, client: Client, versions: Mapping[str, Resource], refusals: Sequence[str]) -> None:
         self.client = client
@@ -65,29 +69,25 @@ class Server:
         """By the store's name of the kind."""
 
     @classmethod
-    async def of(cls, client: Client, kinds: Kinds, group: str) -> Server:
-        """Return a source with each kind in the best version that the server itself serves. Raises MigrationError, ClusterError."""
+    async def of(cls, client: Client, kinds: Kinds, moved: Sequence[Resource]) -> Server:
+        """Return a source with each kind of `moved` in the best version that the server itself serves. `moved` are whole groups.
+        Raises MigrationError, ClusterError."""
         versions: dict[str, Resource] = {}
-        taken_over = {kind.version for kind in kinds.stored if kind.group == group}
-        strange: dict[str, None] = {}
-        elsewhere: list[str] = []
-        for version in _in_order(kinds, group):
-            service = await _service(client, f"{version}.{group}")
-            if service is None:
-                continue
-            if service:
-                elsewhere.append(f"{version} is served by the Service {service}")
-                continue
-            for name in await _listable(client, group, version):
-                known = [r for r in kinds.known if (r.group, r.version, r.plural) == (group, version, name)]
-                if not known and version in taken_over:
-                    strange[f"{name}.{group} is not known here: what of it is there would be out of sight"] = None
-                for resource in known:
-                    versions.setdefault(resource.storage_name, resource)
-        if not versions:
-            why = f": {'; '.join(elsewhere)}" if elsewhere else ""
-            raise MigrationError(f"{client.server} serves no version of {group} itself that is known here{why}")
-        return cls(client, versions, list(strange))
+        refusals: list[str] = []
+        for group in dict.fromkeys(kind.group for kind in moved):
+            mine = [kind for kind in moved if kind.group == group]
+            found = await _Found.of(client, kinds, group, switched=_switched(kinds, mine))
+            versions |= found.versions
+            refusals += found.strange
+            why = f": {'; '.join(found.elsewhere)}" if found.elsewhere else ""
+            for kind in mine:
+                if kind.custom is not None and kind.storage_name not in found.versions:
+                    refusals.append(
+                        f"{kind.storage_name}: {client.server} does not serve {kind.api_version} itself{why}"
+                    )
+            if not found.versions and not any(kind.custom for kind in mine):
+                raise MigrationError(f"{client.server} serves no version of {group} itself that is known here{why}")
+        return cls(client, versions, refusals)
 
     def version(self, kind: Resource) -> Resource | None:
         return self._versions.get(kind.storage_name)
@@ -119,6 +119,49 @@ def collection(resource: Resource, namespace: str = "") -> str:
 def _in_order(kinds: Kinds, group: str) -> list[str]:
     """Return the versions that any kind of the group has, the best first."""
     return list(dict.fromkeys(resource.version for resource in kinds.known if resource.group == group))
+
+
+def _switched(kinds: Kinds, moved: Sequence[Resource]) -> set[str]:
+    """Return the versions whose APIServices name Sluice after the move: of custom resources all served ones, otherwise the stored ones."""
+    groups = {kind.group for kind in moved if kind.custom is not None}
+    return {kind.version for kind in moved} | {kind.version for kind in kinds if kind.group in groups}
+
+
+def _readable(resource: Resource) -> bool:
+    """Return whether reading objects in this version loses nothing of them."""
+    return resource.custom is None or resource.stored is resource
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a server has of a group."""
+
+    versions: dict[str, Resource] = field(default_factory=dict)
+    """By the store's name of the kind."""
+    strange: list[str] = field(default_factory=list)
+    """Kinds that are not known here, in words."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Versions that a Service serves, in words."""
+
+    @classmethod
+    async def of(cls, client: Client, kinds: Kinds, group: str, *, switched: Collection[str]) -> _Found:
+        """Raises ClusterError."""
+        found = cls()
+        for version in _in_order(kinds, group):
+            service = await _service(client, f"{version}.{group}")
+            if service is None:
+                continue
+            if service:
+                found.elsewhere.append(f"{version} is served by the Service {service}")
+                continue
+            for name in await _listable(client, group, version):
+                known = [r for r in kinds.known if (r.group, r.version, r.plural) == (group, version, name)]
+                text = f"{name}.{group} is not known here: what of it is there would be out of sight"
+                if not known and version in switched and text not in found.strange:
+                    found.strange.append(text)
+                for resource in filter(_readable, known):
+                    found.versions.setdefault(resource.storage_name, resource)
+        return found
 
 
 async def _service(client: Client, name: str) -> str | None:
@@ -171,8 +214,9 @@ class Files:
     So an object that is not from a server's own list is refused without them.
     """
 
-    def __init__(self, paths: Iterable[Path], kinds: Kinds, group: str) -> None:
-        """Read the files. Raises MigrationError, OSError."""
+    def __init__(self, paths: Iterable[Path], kinds: Kinds, moved: Iterable[Resource]) -> None:
+        """Read the files. `moved` are the kinds that they may have. Raises MigrationError, OSError."""
+        names = {kind.storage_name for kind in moved}
         self.left: int | None = None
         self._kinds = kinds
         self._items: dict[str, list[Item]] = {}
@@ -182,10 +226,14 @@ class Files:
                 said = _meta(raw)
                 place, _, version = said.api_version.rpartition("/")
                 known = kinds.named(place, version, said.kind)
-                if known is None or known.group != group:
+                if known is None or known.storage_name not in names:
                     strange[
                         f"{file}: {said.api_version or 'an object without apiVersion'} {said.kind} is not known here"
                     ] = None
+                    continue
+                if not _readable(known):
+                    text = f"{said.api_version} {said.kind} is not in {known.stored.version}, in which it is stored"
+                    strange[f"{file}: {text}"] = None
                     continue
                 if printed and (name := _unmanaged(raw)):
                     strange[f"{file}: {said.kind} {name} {UNMANAGED}"] = None

@@ -85,7 +85,7 @@ class Place:
         (self.folder / name).write_text(text.replace("GROUP", self.group))
 
     def files(self) -> sources.Files:
-        return sources.Files([self.folder], self.kinds, self.group)
+        return sources.Files([self.folder], self.kinds, self.kinds.stored)
 
     async def run(self, *, dry_run: bool = False) -> tuple[list[str], bool]:
         return await Import(self.files(), self.loading, self.reader, self.kinds.stored).run(dry_run=dry_run)

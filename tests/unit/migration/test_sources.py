@@ -55,7 +55,7 @@ def kinds() -> Kinds:
 
 
 async def source(plane: Plane, kinds: Kinds) -> sources.Server:
-    return await sources.Server.of(cast("Client", plane), kinds, GROUP)
+    return await sources.Server.of(cast("Client", plane), kinds, [kind for kind in kinds.stored if kind.group == GROUP])
 
 
 @pytest.mark.parametrize(
