@@ -36,7 +36,7 @@ from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
-from apiserver.codecs.objects import adopted, canonical, indexed
+from apiserver.codecs.objects import adopted, canonical, conversion, indexed
 from apiserver.codecs.protobuf import messages
 from apiserver.config import features
 from apiserver.config.config import CRDS, FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
@@ -635,6 +635,7 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         resource = endpoint.resource
         if resource.deprecation is not None:
             deprecation.note(exchange, info, resource)
+        conversion.require(resource)
         if resource.virtual:
             nothing = cast("Store", None)  # reviews are not stored
             call = Call(info=info, user=request.user, resource=resource, store=nothing, exchange=exchange)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from apiserver.apiextensions import documents, loading
+from apiserver.apiextensions import conversion, documents, loading
 from apiserver.apiextensions.definition import Definition
 from apiserver.schema.resource import Resource
 from kubetext.quoting import go_quote
@@ -61,8 +61,12 @@ class _Found:
     missing: tuple[str, ...] = ()
 
     @property
+    def defined(self) -> tuple[Defined, ...]:
+        return tuple(defined for file in self.files.values() for defined in file.defined)
+
+    @property
     def kinds(self) -> tuple[Resource, ...]:
-        return tuple(kind for file in self.files.values() for defined in file.defined for kind in defined.kinds)
+        return tuple(kind for defined in self.defined for kind in defined.kinds)
 
     @property
     def errors(self) -> list[str]:
@@ -114,7 +118,8 @@ class Definitions:
         return self.errors
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Follow the files until cancelled. Logs what is wrong with definitions that are served, because nothing is logged before."""
+        _warn(self._found.defined, ())
         seen: Mapping[Path, State] = self._seen
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -124,8 +129,9 @@ class Definitions:
 
     async def _follow(self, seen: Mapping[Path, State]) -> None:
         """Read what changed. Files that change meanwhile differ from `seen` at the next look, and are read again."""
-        told, found = self.errors, await asyncio.to_thread(self._newer)
+        told, before, found = self.errors, self._found, await asyncio.to_thread(self._newer)
         self._found, self._seen = found, seen
+        _warn(found.defined, before.defined)
         for error in found.errors:
             if error not in told:
                 logger.error("changed definitions are not served: the former ones are", extra={"error": error})
@@ -216,6 +222,18 @@ SHOWN = 20
 """The most names in a line of the log."""
 
 
+def _warn(present: Iterable[Defined], known: Iterable[Defined]) -> None:
+    """Log the warnings of definitions that are new or changed."""
+    known_ids = {id(each) for each in known}
+    for each in present:
+        if id(each) not in known_ids:
+            for warning in conversion.warnings(each.definition):
+                logger.warning(
+                    "versions of a definition cannot be used",
+                    extra={"definition": each.definition.name, "warning": warning},
+                )
+
+
 def _same(some: Sequence[Resource], others: Sequence[Resource]) -> bool:
     return {id(kind) for kind in some} == {id(kind) for kind in others}
 
@@ -252,3 +270,4 @@ def immutable(before: Definition, after: Definition) -> Iterator[str]:
         yield f"spec.scope: Invalid value: {go_quote(scopes[after.namespaced])}: field is immutable"
     if before.kind != after.kind:
         yield f"spec.names.kind: Invalid value: {go_quote(after.kind)}: field is immutable"
+    yield from conversion.changes(before, after)

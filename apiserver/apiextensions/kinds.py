@@ -1,6 +1,7 @@
 """Make kinds of definitions: a `Resource` for each version, served or not.
 
 All share one shape. Each version prunes, defaults and judges objects by its own schema; without a webhook, a conversion is a pruning.
+Conversion webhooks are not called: there every conversion is an error, and only the stored version can be used.
 Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `pkg/registry/customresource/strategy.go`.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
+from apiserver.apiextensions import conversion
 from apiserver.apiextensions.columns import columns
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
 from apiserver.apiextensions.selectable import fields_of
-from apiserver.apimachinery import meta
+from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import rank
 from apiserver.schema.context import Context
@@ -50,10 +52,6 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
     rules = functools.cache(lambda release: compiled(version.schema, release=release))
     custom = _custom(definition, version, rules)
     own = {path.removeprefix("."): path for path in version.selectable}
-    conversion = None
-    if stored is not None:
-        assert stored.custom is not None
-        conversion = Conversion(converter(stored.custom.schema), converter(custom.schema))
     judge = Judge(
         version.schema,
         api_version=f"{definition.group}/{version.name}",
@@ -91,8 +89,19 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         validate=judge.validate,
         warnings=_finalizer_warnings,
         stored_as=stored,
-        conversion=conversion,
+        conversion=None if stored is None else _conversion(custom, stored),
     )
+
+
+def _conversion(custom: Custom, stored: Resource) -> Conversion:
+    assert stored.custom is not None
+    if custom.unconverted:
+
+        def refuse(obj: Object) -> Object:
+            raise errors.raw(custom.unconverted)
+
+        return Conversion(refuse, refuse)
+    return Conversion(converter(stored.custom.schema), converter(custom.schema))
 
 
 def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation | None:
@@ -130,6 +139,7 @@ def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Re
         merge_type=_merge_type(version),
         scale=None if version.scale is None else _scale(version.scale),
         served=version.served,
+        unconverted=conversion.error(definition),
     )
 
 

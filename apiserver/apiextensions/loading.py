@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apiserver.apiextensions import checks, decoding, defaults, documents, making
+from apiserver.apiextensions import checks, conversion, decoding, defaults, documents, making
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.documents import Document
 from apiserver.apimachinery import meta
@@ -73,7 +73,8 @@ def _definition(document: Document, value: dict[str, Any], release: Release) -> 
     if errors := checks.problems(source, release):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)
-    return Found(place, name, making.definition(decoding.compact(source) if empties else source), warnings=warnings)
+    made = making.definition(decoding.compact(source) if empties else source)
+    return Found(place, name, made, warnings=[*warnings, *conversion.warnings(made)])
 
 
 def _name(value: dict[str, Any]) -> str:

@@ -75,7 +75,9 @@ def _valid(value: Any, resource: Resource) -> Any:
 
 
 def _renamed(value: Any, target: Resource) -> Any:
-    """Return a custom resource in another version. Without a webhook all versions look the same."""
+    """Return a custom resource in another version. Without a webhook all versions look the same; with one, this is an error."""
+    if target.custom is not None and target.custom.unconverted:
+        raise VersionError(target.custom.unconverted)
     return _valid({**value, "apiVersion": target.api_version}, target)
 
 

@@ -39,6 +39,7 @@ class Custom:
     * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object without metadata.
     * `scale` is the scale subresource, if there is one.
     * `served`: the version has endpoints.
+    * `unconverted` is the error of every conversion between two versions; "" where objects can be converted.
     """
 
     schema: Structural
@@ -55,6 +56,7 @@ class Custom:
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None
     served: bool = True
+    unconverted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from apiserver.apimachinery import meta
+from apiserver.apimachinery import errors, meta
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
 from apiserver.runtime import offload
@@ -181,7 +181,9 @@ def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object
 
 
 def _in_version(custom: Custom, obj: Object) -> Object:
-    """Convert an object of a custom resource, in place: it loses what the version does not know."""
+    """Convert an object of a custom resource, in place: it loses what the version does not know. Raises 500 where only a webhook can."""
+    if custom.unconverted:
+        raise errors.internal(custom.unconverted)
     custom.prune(obj, None)
     return obj
 
