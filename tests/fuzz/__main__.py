@@ -30,7 +30,7 @@ def _compiled(seed: int, count: int, target: str) -> list[Difference]:
     drawn = list(itertools.islice(Expressions(seed, DEVICE), count))
     with _client(target) as client:
         path = client.claims(client.namespace("fuzz"))
-        return list(selectors.differences(client, path, drawn, judge=selectors.selectors()))
+        return list(selectors.differences(client, path, drawn, judge=selectors.selectors(objects.SERVED.release)))
 
 
 def _evaluated(seed: int, count: int, target: str) -> list[Difference]:

@@ -292,7 +292,7 @@ class Questions:
         return self._question("PUT", plural, namespace, obj, stored=name)
 
     def _question(self, method: str, plural: str, namespace: str, obj: Object, **more: str) -> Question:
-        kind = VERSIONS[plural, self._random.choice(self._versions)]
+        kind = VERSIONS[plural, self._random.choice([v for v in self._versions if (plural, v) in VERSIONS])]
         obj = conversion.served(kind, obj)
         count = self._random.choices((0, 1, 2, 3), (2, 10, 5, 1))[0]
         changed: list[str] = []

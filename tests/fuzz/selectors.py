@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apiserver import resources
+from apiserver.apimachinery import releases
 from apiserver.apimachinery.fieldpath import Path
+from apiserver.apimachinery.releases import Release
 from apiserver.schema.featuregate import Gates
 from tests.fixtures.server import Reply
 
@@ -36,10 +38,10 @@ class Difference:
         return f"{self.expression!r}\n  server: {self.theirs!r}\n  here:   {self.ours!r}"
 
 
-def selectors(**gates: bool) -> resources.DeviceSelectors:
-    """Our judge, with the feature gates as they stand by default but for these."""
-    declared = [gate for resource in resources.RESOURCES for gate in resource.gates]
-    return resources.DeviceSelectors(Gates(declared, gates))
+def selectors(release: Release = releases.NEWEST, **gates: bool) -> resources.DeviceSelectors:
+    """Return our judge as it is in a release. `gates` are the feature gates that differ from their defaults."""
+    declared = [gate for resource in releases.at(release, resources.RESOURCES) for gate in resource.gates]
+    return resources.DeviceSelectors(Gates(declared, gates, release=release))
 
 
 def differences(
