@@ -134,7 +134,7 @@ def _readable(resource: Resource) -> bool:
 
 @dataclass(slots=True)
 class _Found:
-    """What a server has of a group."""
+    """The kinds of a group that a server has."""
 
     versions: dict[str, Resource] = field(default_factory=dict)
     """By the store's name of the kind."""

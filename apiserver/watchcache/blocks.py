@@ -159,7 +159,7 @@ class EntrySlice(Sequence[Entry]):
                 return self._here[place - self._from : end - self._from]
             return list(self.first(stop).behind(start))
         place = at + (self._first if at >= 0 else self._last)
-        if not self._from <= place < self._to:
+        if not max(self._from, self._first) <= place < self._to:
             if not self._first <= place < self._last:
                 raise IndexError(at)
             self._look(place)
