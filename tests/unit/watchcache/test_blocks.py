@@ -233,3 +233,10 @@ def test_bulk_filling_equals_filling_one_by_one(size: int) -> None:
     for key in keys:
         objects.put(entry(key))
     assert scanned(filled(*keys).freeze()) == scanned(objects.freeze()) == sorted(keys)
+
+
+def test_a_part_has_no_object_before_its_first() -> None:
+    part = filled("a", "b").freeze().slice("", start="b")
+    assert part[-1] is part[0]
+    with pytest.raises(IndexError):
+        part[-2]
