@@ -349,7 +349,8 @@ class Bed:
             yield item
             return
         for place, version in enumerate(self.versions):
-            spec = item["spec"] | {"version": version, "versionPriority": item["spec"]["versionPriority"] - place}
+            priority = item["spec"]["versionPriority"] - place
+            spec = item["spec"] | {"group": self.group, "version": version, "versionPriority": priority}
             yield item | {"metadata": item["metadata"] | {"name": f"{version}.{self.group}"}, "spec": spec}
 
 
