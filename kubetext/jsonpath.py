@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kubetext import printing, strconv, utf8
@@ -289,6 +289,15 @@ class _Text:
         return [self.text]
 
 
+def _items(values: list[Any], run: _Run) -> Iterator[Any]:
+    """Yield the items that a filter looks at."""
+    for value in values:
+        if not isinstance(value, list):
+            raise _Failed(f"{printing.go_type(value)} is not array or slice and cannot be filtered", values)
+        run.spend(len(value))
+        yield from value
+
+
 def _filter(left: Sequence[_Step], relation: str, right: Sequence[_Step]) -> _Step:
     """Return the step that keeps the items for which the relation holds."""
     names = _leading(left)
@@ -303,17 +312,13 @@ def _member_filter(name: str, text: str) -> _Step:
     def step(values: list[Any], run: _Run) -> list[Any]:
         run.spend(len(values) + 1)
         found: list[Any] = []
-        for value in values:
-            if not isinstance(value, list):
-                raise _Failed(f"{printing.go_type(value)} is not array or slice and cannot be filtered", values)
-            run.spend(len(value))
-            for item in value:
-                if isinstance(item, dict) and name in item:
-                    member = item[name]
-                    if not isinstance(member, str):
-                        raise _Failed("incompatible types for comparison", found)
-                    if member == text:
-                        found.append(item)
+        for item in _items(values, run):
+            if isinstance(item, dict) and name in item:
+                member = item[name]
+                if not isinstance(member, str):
+                    raise _Failed("incompatible types for comparison", found)
+                if member == text:
+                    found.append(item)
         return found
 
     return step
@@ -325,26 +330,22 @@ def _general_filter(left: Sequence[_Step], relation: str, right: Sequence[_Step]
     def step(values: list[Any], run: _Run) -> list[Any]:
         run.spend(len(values) + 1)
         found: list[Any] = []
-        for value in values:
-            if not isinstance(value, list):
-                raise _Failed(f"{printing.go_type(value)} is not array or slice and cannot be filtered", values)
-            run.spend(len(value))
-            for item in value:
-                try:
-                    one = _only(item, left, run)
-                    other = one and _only(item, right, run)
-                except _Failed as e:
-                    raise _Failed(str(e), values) from None
-                if not one or not other:
-                    continue
-                if compare is None:
-                    raise _Failed(f"unrecognized filter operator {relation}", found)
-                try:
-                    passes = compare(one[0], other[0])
-                except _Failed as e:
-                    raise _Failed(str(e), found) from None
-                if passes:
-                    found.append(item)
+        for item in _items(values, run):
+            try:
+                one = _only(item, left, run)
+                other = one and _only(item, right, run)
+            except _Failed as e:
+                raise _Failed(str(e), values) from None
+            if not one or not other:
+                continue
+            if compare is None:
+                raise _Failed(f"unrecognized filter operator {relation}", found)
+            try:
+                passes = compare(one[0], other[0])
+            except _Failed as e:
+                raise _Failed(str(e), found) from None
+            if passes:
+                found.append(item)
         return found
 
     return step
@@ -362,17 +363,13 @@ def _exists(left: Sequence[_Step]) -> _Step:
     def step(values: list[Any], run: _Run) -> list[Any]:
         run.spend(len(values) + 1)
         found: list[Any] = []
-        for value in values:
-            if not isinstance(value, list):
-                raise _Failed(f"{printing.go_type(value)} is not array or slice and cannot be filtered", values)
-            run.spend(len(value))
-            for item in value:
-                try:
-                    exists = bool(_walk([item], left, run))
-                except _Failed as e:
-                    exists = bool(e.values)
-                if exists:
-                    found.append(item)
+        for item in _items(values, run):
+            try:
+                exists = bool(_walk([item], left, run))
+            except _Failed as e:
+                exists = bool(e.values)
+            if exists:
+                found.append(item)
         return found
 
     return step

@@ -23,7 +23,7 @@ from apiserver.apiextensions.types import (
     Variant,
 )
 from apiserver.codecs.objects import decoding, times
-from apiserver.codecs.objects.decoding import MAX_STRICT_ERRORS, DecodeError
+from apiserver.codecs.objects.decoding import MAX_STRICT_ERRORS, DecodeError, json_kind
 from apiserver.schema import shapes
 from apiserver.schema.types import Field
 from apiserver.schema.types import Struct as Shape
@@ -185,7 +185,7 @@ class _Walk:
             raise DecodeError(str(e)) from None
 
     def _mismatch(self, type_: Type, value: Any) -> Any:
-        kind = _json_kind(value)
+        kind = json_kind(value)
         if kind == "number" and type_ in (Scalar.INT32, Scalar.INT64):
             kind = f"number {json_float(value) if isinstance(value, float) else value}"
         place = f"{self._struct}.{'.'.join(self._fields)}"
@@ -234,17 +234,6 @@ def _first_illegal(text: bytes) -> int | None:
         after = found.end("padding")
         return after if after == len(text) else after - 1
     return None if found.end() == len(text) else found.end()
-
-
-def _json_kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-    return "array" if isinstance(value, list) else "object"
 
 
 def _number(value: float) -> int | float:

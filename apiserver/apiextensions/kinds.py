@@ -17,6 +17,7 @@ from apiserver.apiextensions.selectable import fields_of
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import rank
+from apiserver.schema import machinery
 from apiserver.schema.context import Context
 from apiserver.schema.custom import Custom, Scale
 from apiserver.schema.resource import Conversion, Deprecation, Object, Resource, Subresource
@@ -30,14 +31,13 @@ from apiserver.structural.openapi import published
 from apiserver.structural.pruning import pruner
 from apiserver.structural.rules import Rules, compiled
 from apiserver.structural.stored import adopter, converter
-from kubetext import names
+from kubetext import jsonpath, names
 from kubetext.quoting import go_quote
 from structuredmerge.types import Type as MergeType
 
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 """The verbs of a custom resource, in the order of discovery documents."""
 SCALE, STATUS = "scale", "status"
-_STANDARD_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
 
 
 def resources(definition: Definition) -> tuple[Resource, ...]:
@@ -64,7 +64,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
     if version.status:
         subresources.append(Subresource(name=STATUS, owns=(STATUS,), validate=judge.validate_status))
     if version.scale is not None:
-        subresources.append(Subresource(name=SCALE, owns=(), shows=("autoscaling", "v1", "Scale")))
+        subresources.append(Subresource(name=SCALE, owns=(), shows=machinery.SCALE_KIND))
     return Resource(
         group=definition.group,
         version=version.name,
@@ -89,19 +89,10 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         validate=judge.validate,
         warnings=_finalizer_warnings,
         stored_as=stored,
-        conversion=None if stored is None else _conversion(custom, stored),
+        conversion=None
+        if stored is None or stored.custom is None
+        else Conversion(stored.custom.convert, custom.convert),
     )
-
-
-def _conversion(custom: Custom, stored: Resource) -> Conversion:
-    assert stored.custom is not None
-    if custom.unconverted:
-
-        def refuse(obj: Object) -> Object:
-            raise errors.raw(custom.unconverted)
-
-        return Conversion(refuse, refuse)
-    return Conversion(converter(stored.custom.schema), converter(custom.schema))
 
 
 def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation | None:
@@ -124,23 +115,35 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
 def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:
     schema = version.schema
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
+    templates = [jsonpath.parse(f"{{{path}}}") for path in indexed.values()]
+    unconverted = conversion.error(definition)
+    prune, fill, default = pruner(schema), filler(schema), defaulter(schema)
     return Custom(
         schema=schema,
-        prune=pruner(schema),
-        fill=filler(schema),
-        default=defaulter(schema),
+        prune=prune,
+        fill=fill,
+        default=default,
         coerce=coercer(schema),
         indexed=indexed,
-        fields=fields_of(indexed.values()),
+        fields=fields_of(templates),
+        fields_in=frozenset(template.leading[0] for template in templates),
         published=functools.partial(published, schema),
         has_rules=any(node.rules for node in below(schema)),
         ready=lambda release: (found := rules(release)) is None or found.ready,
-        adopt=adopter(schema, CUSTOM),
+        adopt=adopter(schema, CUSTOM, prune=prune, fill=fill, default=default),
         merge_type=_merge_type(version),
         scale=None if version.scale is None else _scale(version.scale),
         served=version.served,
-        unconverted=conversion.error(definition),
+        unconverted=unconverted,
+        convert=_refusal(unconverted) if unconverted else converter(schema),
     )
+
+
+def _refusal(error: str) -> Callable[[Object], Object]:
+    def refuse(obj: Object) -> Object:
+        raise errors.raw(error)
+
+    return refuse
 
 
 def _merge_type(version: DefinedVersion) -> Callable[[MergeType], MergeType]:
@@ -165,7 +168,7 @@ def _finalizer_warnings(context: Context, new: Object, old: Object | None) -> It
     before = () if old is None else meta.metadata(old).get("finalizers") or ()
     for name in sorted({*(meta.metadata(new).get("finalizers") or ())}.difference(before)):
         yield from (f"metadata.finalizers: {go_quote(name)}: {wrong}" for wrong in names.label_key(name))
-        if "/" not in name and name not in _STANDARD_FINALIZERS:
+        if "/" not in name and name not in meta.STANDARD_FINALIZERS:
             better = "including a path (/) " if "." in name else ""
             wanted = f"prefer a domain-qualified finalizer name {better}to avoid accidental conflicts"
             yield f"metadata.finalizers: {go_quote(name)}: {wanted} with other finalizer writers"

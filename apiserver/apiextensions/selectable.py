@@ -5,17 +5,16 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/registry/customresource/strate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from apiserver.schema.resource import Object
-from kubetext import jsonpath, printing
+from kubetext import printing
 from kubetext.jsonpath import EvaluationError, Template
 
 
-def fields_of(paths: Iterable[str]) -> Callable[[Object], tuple[str, ...]]:
+def fields_of(templates: Sequence[Template]) -> Callable[[Object], tuple[str, ...]]:
     """Return a function from an object to the values at these JSON paths, as a field selector spells them: "" for absent ones."""
-    templates = [jsonpath.parse(f"{{{path}}}") for path in paths]
     return lambda obj: tuple([_text(template, obj) for template in templates])
 
 

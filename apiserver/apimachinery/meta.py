@@ -23,7 +23,7 @@ ANNOTATIONS_BYTES = 256 * 1024
 SUBRESOURCE_BYTES = 256
 
 ORPHAN_FINALIZER, FOREGROUND_FINALIZER = "orphan", "foregroundDeletion"
-_STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
+STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the initial events of a watch."""
@@ -403,7 +403,7 @@ def _finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
 def _unqualified_finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
     detail = "name is neither a standard finalizer name nor is it fully qualified"
     for i, finalizer in enumerate(found):
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             yield fieldpath.invalid(f"metadata.finalizers[{i}]", finalizer, detail)
 
 

@@ -53,7 +53,8 @@ class Kinds:
         declared, always = at(release, tuple(declared)), at(release, tuple(builtin))
         defined = tuple(custom)
         stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
-        if errors := list(_clashes([*stored, *(kind for kind in defined if kind.stored is kind)])):
+        errors = list(_clashes([*stored, *(kind for kind in defined if kind.stored is kind)]))
+        if errors := errors + list(_mixed(stored, defined)):
             raise InvalidKinds(errors)
         known = [resource for kind in stored for resource in _versions(kind)]
         stored += (kind for kind in defined if kind.stored is kind)
@@ -135,6 +136,13 @@ def _grouped(served: Sequence[Resource]) -> dict[str, Mapping[str, Sequence[Reso
     for resource in served:
         found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
     return {group: MappingProxyType(versions) for group, versions in found.items()}
+
+
+def _mixed(declared: Iterable[Resource], defined: Iterable[Resource]) -> Iterator[str]:
+    """Yield an error for each group with declared kinds and custom resources. Paths of such a group would have two kinds of answers; in a
+    cluster one server answers for a group and version, too."""
+    for group in sorted({kind.group for kind in declared} & {kind.group for kind in defined}):
+        yield f"the group {group} has other kinds, which no definitions can join"
 
 
 def _clashes(kinds: Sequence[Resource]) -> Iterator[str]:

@@ -32,11 +32,13 @@ class Custom:
       object without nulls. Both return whether they changed anything.
     * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
       it drops as `prune` does.
+    * `convert(obj)` converts an object of another version to this one, in place. Raises StatusError where only a webhook can.
     * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
     * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
     * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
-    * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object without metadata.
+    * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object of which only the
+      members `fields_in` are decoded.
     * `scale` is the scale subresource, if there is one.
     * `served`: the version has endpoints.
     * `unconverted` is the error of every conversion between two versions; "" where objects can be converted.
@@ -52,6 +54,8 @@ class Custom:
     published: Callable[..., dict[str, Any]]
     indexed: Mapping[str, str]
     fields: Callable[[Object], tuple[str, ...]]
+    fields_in: frozenset[str]
+    convert: Callable[[Object], Object]
     has_rules: bool = False
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None

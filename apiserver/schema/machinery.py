@@ -171,7 +171,8 @@ WATCH_EVENT = Struct(
     ),
 )
 
-SCALE_GROUP = "autoscaling"
+SCALE_KIND = "autoscaling", "v1", "Scale"
+"""Group, version and kind of the scale subresource."""
 _SCALE_MODEL = "io.k8s.api.autoscaling.v1"
 SCALE = Struct(
     name="Scale",

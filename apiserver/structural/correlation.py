@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from apiserver.schema.structural import Structural
+from kubetext.deepequal import deep_equal
 
 
 class Correlated:
@@ -80,7 +81,7 @@ class Correlated:
         if len(new) != len(old):
             return False
         if self.schema.list_type != "map" or self.schema.items is None:
-            return identical(new, old)
+            return deep_equal(new, old)
         return all((node := self.item(index)) is not None and node.unchanged for index in range(len(new)))
 
 
@@ -112,23 +113,3 @@ class KeyedItems:
             # Upstream writes several keys as one text, floats with six digits behind the point.
             parts.append((type(value), f"{value:f}" if type(value) is float and len(self._keys) > 1 else value))
         return tuple(parts)
-
-
-def identical(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are deeply equal in Go, where 1 and 1.0 differ. Values may be nested without limit."""
-    left = [(one, other)]
-    while left:
-        one, other = left.pop()
-        if type(one) is not type(other):
-            return False
-        if type(one) is dict:
-            if one.keys() != other.keys():
-                return False
-            left += ((value, other[name]) for name, value in one.items())
-        elif type(one) is list:
-            if len(one) != len(other):
-                return False
-            left += zip(one, other, strict=True)
-        elif one != other:
-            return False
-    return True

@@ -14,6 +14,7 @@ from apiserver.schema.resource import Object
 from apiserver.schema.structural import Structural
 from apiserver.schema.types import UNSET
 from apiserver.structural.holders import Holders
+from apiserver.structural.lazy import LazyPlan
 from apiserver.structural.pruning import TYPE_AND_METADATA
 
 Fill = Callable[[Object], bool]
@@ -57,7 +58,7 @@ def _has_default(node: Structural) -> bool:
     return node.default is not UNSET and node.default is not None
 
 
-class _Plan:
+class _Plan(LazyPlan):
     """The rules of a node about nulls and defaults below. They are worked out when an attribute is read.
 
     * `members` are the plans of members, `rest` is that of all others, `items` that of the items of a list. None stands for values in which
@@ -77,12 +78,6 @@ class _Plan:
         self._defaults = defaults
         self._drops = drops
         self._root = root
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _Plan.__slots__:
-            raise AttributeError(name)
-        self._work_out()
-        return getattr(self, name)
 
     def _work_out(self) -> None:
         properties = {

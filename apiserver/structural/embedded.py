@@ -21,6 +21,7 @@ from apiserver.schema import shapes
 from apiserver.schema.resource import Object
 from apiserver.schema.structural import Structural
 from apiserver.structural.holders import Holders
+from apiserver.structural.lazy import LazyPlan
 from kubetext import printing
 from kubetext.sorting import in_order
 from kubetext.strconv import json_float
@@ -105,7 +106,7 @@ def _is_embedded(node: Structural) -> bool:
     return node.embedded
 
 
-class _Plan:
+class _Plan(LazyPlan):
     """Where embedded resources are, at a node and below. It is worked out when an attribute is asked for.
 
     `members` are the plans of the declared members, `rest` is that of all others, `items` that of the items of a list. None stands for
@@ -123,16 +124,13 @@ class _Plan:
         self._node = node
         self._holders = holders
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in _Plan.__slots__:
-            raise AttributeError(name)
+    def _work_out(self) -> None:
         node = self._node
         self.embedded = node.embedded
         self.declared = node.properties.keys()
         self.members = {name: self._of(below) for name, below in node.properties.items()}
         self.rest = self._of(node.additional)
         self.items = self._of(node.items)
-        return getattr(self, name)
 
     def _of(self, node: Structural | None) -> _Plan | None:
         return _Plan(node, self._holders) if node is not None and (node.embedded or node in self._holders) else None

@@ -11,10 +11,10 @@ from typing import Any
 
 from apiserver.apimachinery import excerpt, fieldpath
 from apiserver.apimachinery.fieldpath import FieldError
-from apiserver.structural.correlation import identical
 from apiserver.structural.numbers import as_int64
 from apiserver.structural.values import go_json, shown
 from kubetext import printing
+from kubetext.deepequal import deep_equal
 from kubetext.quoting import go_quote
 from kubetext.strconv import MAX_INT64, MIN_INT64
 
@@ -56,7 +56,7 @@ class Enumeration:
             return value in self._floats or bool(self._integers and as_int64(value) in self._integers)
         if kind is bool:
             return value in self._booleans
-        return value is not None and any(identical(value, allowed) for allowed in self._compounds)
+        return value is not None and any(deep_equal(value, allowed) for allowed in self._compounds)
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from apiserver.schema.resource import Object
 from apiserver.schema.structural import Structural
+from apiserver.structural.lazy import LazyPlan
 
 Prune = Callable[[Object, list[str] | None], None]
 
@@ -51,7 +52,7 @@ def has_unknown(schema: Structural, value: Any) -> bool:
     return bool(_prune(copy.deepcopy(value), _Plan(schema, keeps=schema.preserves, resource=schema.embedded)))
 
 
-class _Plan:
+class _Plan(LazyPlan):
     """The members that a node allows. They are worked out when an attribute is read.
 
     * `names` are the allowed members; None if all are.
@@ -70,12 +71,6 @@ class _Plan:
         self._node = node
         self._keeps = keeps
         self._resource = resource
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _Plan.__slots__:
-            raise AttributeError(name)
-        self._work_out()
-        return getattr(self, name)
 
     def _work_out(self) -> None:
         node = self._node

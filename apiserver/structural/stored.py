@@ -7,28 +7,26 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import msgspec
-
+from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical
 from apiserver.codecs.objects.adopted import Adopt
 from apiserver.schema.resource import Object
 from apiserver.schema.structural import Structural
 from apiserver.schema.types import Struct
 from apiserver.structural import defaulting, embedded, pruning
+from apiserver.structural.defaulting import Fill
+from apiserver.structural.pruning import Prune
 
-_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_value: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder().decode
 _METADATA = "metadata"
 
 
-def adopter(schema: Structural, shape: Struct) -> Adopt:
-    """Return the reader of the stored values of a kind. `schema` is that of the stored version, `shape` that of all custom resources.
+def adopter(schema: Structural, shape: Struct, *, prune: Prune, fill: Fill, default: Fill) -> Adopt:
+    """Return the reader of the stored values of a kind. `schema` is that of the stored version, with the functions made of it. `shape` is
+    that of all custom resources.
 
     A value comes back as the same object if nothing changes. Metadata is not looked at.
     """
-    prune, fill, default = pruning.pruner(schema), defaulting.filler(schema), defaulting.defaulter(schema)
     coerce, embedding = embedded.coercer(schema, drops=True), embedded.embedding(schema)
 
     def change(obj: Object, *, nulls: bool) -> bool:
@@ -40,7 +38,7 @@ def adopter(schema: Structural, shape: Struct) -> Adopt:
 
     def adopt(value: bytes) -> bytes:
         line = value.partition(b"\n")[0]
-        obj = {name: _value(raw) for name, raw in _members(line).items() if name != _METADATA}
+        obj = {name: rawjson.parsed(raw) for name, raw in rawjson.members(line).items() if name != _METADATA}
         nulls = b"null" in line
         if not change(obj, nulls=nulls):
             return value

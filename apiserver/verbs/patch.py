@@ -85,7 +85,7 @@ def server_side_apply(managers: FieldManagers, release: Release) -> PatchType:
 async def patch(services: Services, call: Call) -> Any:
     """Replace the stored object by the result of the patch. An absent object is created, or is a 404 before the patch is applied."""
     exchange = call.exchange
-    kind = _type(services, call)
+    kind = patch_type(services, call)
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
@@ -106,7 +106,7 @@ async def patch(services: Services, call: Call) -> Any:
     return await answer.single(outcome.value, code=201 if outcome.created else 200)
 
 
-def _type(services: Services, call: Call) -> PatchType:
+def patch_type(services: Services, call: Call) -> PatchType:
     """Return the type of the patch. Custom resources have no strategic merge patch. Raises 415."""
     stated, known = call.exchange.content_type, services.patch_types
     if call.resource.custom is None:

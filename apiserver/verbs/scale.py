@@ -25,14 +25,14 @@ from apiserver.schema.custom import Scale
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.structural.scale_paths import member, text
 from apiserver.verbs import lifecycle, ownership, read, recorded, rendering, replace
+from apiserver.verbs import patch as patching
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import body, patches
+from apiserver.wire import body
 
 UNSET_REPLICAS = -(1 << 31)
 """The replicas that a patch finds where the object has none."""
-_KIND = f"{machinery.SCALE_GROUP}/v1"
 _APPLIED = (
     "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: "
     "request to convert CR to an invalid group/version: autoscaling/v1"
@@ -47,7 +47,7 @@ SCALE = Resource(
     kind="Scale",
     plural="scales",
     singular="scale",
-    group=machinery.SCALE_GROUP,
+    group=machinery.SCALE_KIND[0],
     namespaced=True,
     shape=machinery.SCALE,
     columns=(
@@ -96,8 +96,7 @@ async def update(services: Services, call: Call) -> Any:
 async def patch(services: Services, call: Call) -> Any:
     """Patch the scale of the object."""
     exchange, answer = call.exchange, _answer(services, call)
-    known = [media for media in services.patch_types if "strategic" not in media]
-    kind = services.patch_types[patches.media_type_of_custom(exchange.content_type, known)]
+    kind = patching.patch_type(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
     if kind.applies:
@@ -123,7 +122,7 @@ async def patch(services: Services, call: Call) -> Any:
 
 def _patched(kind: PatchType, raw: bytes, writer: Writer, *, terms: body.Terms, live: Object) -> Object:
     sent = kind.read(raw, terms.validation)
-    document = {"kind": "Scale", "apiVersion": _KIND, **live}
+    document = {"kind": SCALE.kind, "apiVersion": SCALE.api_version, **live}
     return kind.decode(terms, kind.apply(sent.value, document, writer), sent)
 
 

@@ -36,6 +36,7 @@ from kubecel.values.types import (
 )
 from kubecel.values.values import ABSENT, ListView, MapView, Value, equal, find_key, is_list, is_map, text
 from kubetext import printing
+from kubetext.deepequal import deep_equal
 
 Schema = Mapping[str, Any]
 
@@ -468,7 +469,7 @@ class Preserved:
         self.document = document
 
     def __eq__(self, other: object) -> bool:
-        return _identical(self.document, raw(other))
+        return deep_equal(self.document, raw(other))
 
     def __hash__(self) -> int:
         raise TypeError("preserved data is no key")
@@ -477,26 +478,6 @@ class Preserved:
 def raw(value: Value) -> Value:
     """Return the document behind a typed value, or the value itself."""
     return value.document if isinstance(value, (DocumentView, TypedList, Preserved)) else value
-
-
-def _identical(one: Value, other: Value) -> bool:
-    """Return whether two documents are the same: 1 and 1.0 differ. They may be nested without limit."""
-    left = [(one, other)]
-    while left:
-        one, other = left.pop()
-        if type(one) is not type(other):
-            return False
-        if type(one) is dict:
-            if one.keys() != other.keys():
-                return False
-            left += ((value, other[name]) for name, value in one.items())
-        elif type(one) is list:
-            if len(one) != len(other):
-                return False
-            left += zip(one, other, strict=True)
-        elif one != other:
-            return False
-    return True
 
 
 class DocumentView(MapView):
@@ -525,7 +506,7 @@ class DocumentView(MapView):
             if not self.known(name):
                 if not isinstance(other, DocumentView):
                     raise EvaluationError("no such overload")
-                if not _identical(value, other.document.get(name, value)):
+                if not deep_equal(value, other.document.get(name, value)):
                     return False
                 continue
             mine, theirs = self.find(name), find_key(other, name)

@@ -184,8 +184,7 @@ def _in_version(custom: Custom, obj: Object) -> Object:
     """Convert an object of a custom resource, in place: it loses what the version does not know. Raises 500 where only a webhook can."""
     if custom.unconverted:
         raise errors.internal(custom.unconverted)
-    custom.prune(obj, None)
-    return obj
+    return custom.convert(obj)
 
 
 def headed(attributes: Attributes, obj: Object) -> Object:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -137,6 +137,12 @@ def parsed(value: Any) -> Any:
             raise ValueError(f"json: cannot unmarshal number {literal} into Go value of type float64") from None
         raise
     return _as_go(found, source) if may_exceed_int64(source) else found
+
+
+members: Callable[[bytes], dict[str, msgspec.Raw]] = surrogates.kept(
+    msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+)
+"""Return the members of a JSON object, undecoded. Raises msgspec.DecodeError."""
 
 
 def may_exceed_int64(source: bytes) -> bool:

@@ -43,6 +43,7 @@ from apiserver.schema.types import (
     Type,
 )
 from kubetext import quantity, utf8
+from kubetext.deepequal import deep_equal
 from kubetext.sorting import in_order
 
 UNSTORED = frozenset(("resourceVersion",))
@@ -457,7 +458,7 @@ def _same_further(struct: Struct, a: Object, b: Object) -> bool:
     """Compare the further members of an open struct. Python takes true for 1, Go does not."""
     declared = {field.name for field in types.members(struct)}
     mine, yours = ({name: x for name, x in obj.items() if name not in declared} for obj in (a, b))
-    return mine == yours and rawjson.sorted_json(mine) == rawjson.sorted_json(yours)
+    return deep_equal(mine, yours)
 
 
 def comparison(field: Field) -> Equality:

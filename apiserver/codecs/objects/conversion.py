@@ -43,11 +43,6 @@ def from_hub(resource: Resource, obj: Object) -> Object:
     return obj if resource.hub is resource else served(resource, obj)
 
 
-def to_hub(resource: Resource, obj: Object) -> Object:
-    """Convert an object of this version to the one in which writes are judged, like `stored`."""
-    return obj if resource.hub is resource else stored(resource, obj)
-
-
 def hub_of_stored(resource: Resource, obj: Object) -> Object:
     """Convert a stored object to the version in which writes are judged. `obj` becomes part of the result."""
     return served(resource, obj) if resource.hub is resource else obj

@@ -431,14 +431,14 @@ class _Walk:
     def _quantity_text(self, value: Any) -> str | float:
         """Return the text that upstream parses: the JSON text itself. Only numbers and strings can be quantities."""
         if isinstance(value, bool | list | dict):
-            return _json_kind(value)
+            return json_kind(value)
         if type(value) is float:
             self.unspelled = True
         text: str | float = value.text if isinstance(value, Literal) else value
         return text
 
     def _mismatch(self, value: Any, type_: Type) -> str:
-        kind = _json_kind(value)
+        kind = json_kind(value)
         if kind == "number" and isinstance(type_, Integer):
             self.unspelled = self.unspelled or type(value) is float
             kind = f"number {_number_text(value)}"
@@ -513,7 +513,8 @@ def _zero(type_: Type) -> Any:
     return None
 
 
-def _json_kind(value: Any) -> str:
+def json_kind(value: Any) -> str:
+    """Return the kind of a JSON value as Go's decoder names it."""
     match value:
         case bool():
             return "bool"

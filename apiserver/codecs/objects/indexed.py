@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import long_labels
-from apiserver.codecs.json import surrogates
+from apiserver.codecs.json import rawjson, surrogates
 from apiserver.schema import types
 from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Resource
@@ -42,19 +42,13 @@ def reader(resource: Resource) -> Reader:
 def _custom_reader(resource: Resource, custom: Custom) -> Reader:
     """Return the reader of a custom resource with selectable fields: only the members that they are in are decoded."""
     read_labels = _reader(resource)
-    tops = {path.removeprefix(".").split(".")[0].split("[")[0] for path in custom.indexed.values()}
+    wanted, values_of = custom.fields_in, custom.fields
 
     def read(data: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        found = {name: _value(raw) for name, raw in _members(data).items() if name in tops}
-        return read_labels(data)[0], tuple(map(sys.intern, custom.fields(found)))
+        found = {name: rawjson.parsed(raw) for name, raw in rawjson.members(data).items() if name in wanted}
+        return read_labels(data)[0], tuple(map(sys.intern, values_of(found)))
 
     return read
-
-
-_members: Callable[[bytes], dict[str, msgspec.Raw]] = surrogates.kept(
-    msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-)
-_value: Callable[[msgspec.Raw], Any] = surrogates.kept(msgspec.json.Decoder().decode)
 
 
 def _reader(resource: Resource) -> Reader:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.schema import structural
-from apiserver.structural.correlation import Correlated, identical
+from apiserver.structural.correlation import Correlated
 
 INTEGER = {"type": "integer"}
 OBJECT = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER}}
@@ -79,29 +79,3 @@ def test_items_of_other_lists_correlate_with_nothing(kind: str) -> None:
     assert node.item(0) is None
     assert node.unchanged
     assert not correlated(source, [2, 1], [1, 2]).unchanged
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (1, 1, True),
-        (1, 1.0, False),
-        (1, True, False),
-        ([1], [1.0], False),
-        ({"a": None}, {}, False),
-        ({"a": [{"b": "x"}]}, {"a": [{"b": "x"}]}, True),
-        ([1], [1, 2], False),
-    ],
-)
-def test_values_are_identical_where_their_types_are(one: Any, other: Any, *, same: bool) -> None:
-    assert identical(one, other) is same
-
-
-def test_deep_values_are_compared() -> None:
-    def nested(inner: Any) -> Any:
-        for _ in range(100_000):
-            inner = [inner]
-        return inner
-
-    assert identical(nested(1), nested(1))
-    assert not identical(nested(1), nested(2))

@@ -7,6 +7,8 @@ import pytest
 
 from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import of
+from apiserver.structural.defaulting import defaulter, filler
+from apiserver.structural.pruning import pruner
 from apiserver.structural.stored import adopter, converter
 
 SCHEMA = of(
@@ -28,6 +30,7 @@ SCHEMA = of(
         },
     }
 )
+ADOPT = adopter(SCHEMA, CUSTOM, prune=pruner(SCHEMA), fill=filler(SCHEMA), default=defaulter(SCHEMA))
 
 
 def line(spec: Any) -> bytes:
@@ -37,7 +40,7 @@ def line(spec: Any) -> bytes:
 def test_a_value_that_fits_the_schema_stays_the_same_object() -> None:
     for spec in ({"a": "s", "d": "y"}, {"d": "y", "e": {"kind": "K", "metadata": {"name": "n"}}}):
         value = line(spec)
-        assert adopter(SCHEMA, CUSTOM)(value) is value
+        assert ADOPT(value) is value
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_a_value_that_fits_the_schema_stays_the_same_object() -> None:
     ],
 )
 def test_a_value_of_an_older_schema_is_read_under_the_present_one(spec: Any, read: Any) -> None:
-    assert json.loads(adopter(SCHEMA, CUSTOM)(line(spec))) == {"metadata": {"name": "n"}, "spec": read}
+    assert json.loads(ADOPT(line(spec))) == {"metadata": {"name": "n"}, "spec": read}
 
 
 def test_a_conversion_prunes_and_fills_nothing() -> None:

@@ -16,6 +16,7 @@ from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, decoding, times
 from apiserver.schema import shapes
 from apiserver.schema.resource import Object
+from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.types import Field, ListOf, MapOf, RawJSON, Struct
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.gadget import GADGET, PART, SPEC
@@ -244,3 +245,12 @@ def test_texts_of_raw_json_keep_lone_surrogates() -> None:
 def test_bytes_that_are_no_object_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         canonical.decode(GADGET, data)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (1, 1.0), ([{"a": 1}], [{"a": True}])])
+def test_values_that_python_takes_for_equal_are_changes_of_a_custom_resource(before: Any, after: Any) -> None:
+    old, new = ({"metadata": {"name": "x"}, "spec": {"v": value}} for value in (before, after))
+    assert old == new
+    assert not canonical.same(CUSTOM, new, old)
+    assert not canonical.equal(CUSTOM, new, old)
+    assert canonical.same(CUSTOM, old, old)
