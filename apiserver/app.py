@@ -384,7 +384,9 @@ def described_gates() -> list[str]:
 
 
 def _declared_gates(kinds: Iterable[Resource]) -> Iterator[Gate]:
-    return chain(features.GATES, GATES, chain.from_iterable(kind.gates for kind in kinds))
+    """Yield the gates of the server, of the built-in kinds, and of other kinds. Those of the built-in kinds are known without the kinds,
+    too: expressions depend on them, and an operator can give all components of a cluster one list."""
+    return chain(features.GATES, GATES, chain.from_iterable(kind.gates for kind in (*RESOURCES, *kinds)))
 
 
 def build(

@@ -342,6 +342,9 @@ GROUP_OF_DRIVERS = "resource.k8s.io"
 def _announce(config: Config) -> None:
     """Print the next steps to standard output, which gets nothing else; logs go to standard error."""
     print(f"ready: export KUBECONFIG={folders.quoted(config.dev.kubeconfig.resolve())}", flush=True)
+    if not config.serving.builtin:
+        print("try:   kubectl api-resources", flush=True)
+        return
     print("try:   " + "\n       ".join(COMMANDS), flush=True)
     group = config.serving.group
     if group != GROUP_OF_DRIVERS:
