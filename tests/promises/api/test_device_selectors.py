@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from apiserver.apimachinery.releases import Release
 from tests.fuzz import selectors
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.promises.api.client import Client, Object, claim, device_class
@@ -99,11 +100,11 @@ def test_a_change_of_a_class_is_judged_as_its_creation(api: Client, mine: str) -
     api.delete(f"{path}/{mine}")
 
 
-def test_random_conditions_are_judged_as_kubernetes_judges_them(api: Client, mine: str) -> None:
+def test_random_conditions_are_judged_as_kubernetes_judges_them(api: Client, release: Release, mine: str) -> None:
     drawn = list(itertools.islice(Expressions(SEED, DEVICE), DRAWN[api.target.name]))
 
     requests = selectors.SELECTORS if api.target.name == "upstream" else 1
-    found = selectors.differences(api, api.claims(mine), drawn, judge=selectors.selectors(), requests=requests)
+    found = selectors.differences(api, api.claims(mine), drawn, judge=selectors.selectors(release), requests=requests)
 
     assert [str(difference) for difference in found] == []
 
