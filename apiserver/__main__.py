@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from apiserver import app, delegation, dev, server
+from apiserver import app, delegation, dev, manifests, server
 from apiserver.apiextensions import kinds as custom_kinds
 from apiserver.apiextensions import loading as loading_definitions
 from apiserver.apiextensions.following import Definitions
@@ -111,6 +113,8 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
             await _serve(settings, kinds, definitions, environ)
         case config.ROLES, _:
             print(_roles(kinds), end="")
+        case config.MANIFESTS, _:
+            print(await asyncio.to_thread(_manifests, settings, kinds, definitions), end="")
         case config.PACKAGES, _:
             for kind in app.packaged(kinds):
                 print(_described(kind))
@@ -188,8 +192,22 @@ def _check_definitions(settings: Config) -> int:
 
 def _roles(kinds: Kinds) -> str:
     """Return the documents for `kubectl apply`."""
-    documents = [as_yaml.dumps(role).decode() for role in roles.cluster_roles(kinds)]
-    return "# Written by `sluice roles`, from the declarations of the kinds.\n" + "---\n".join(documents)
+    return "# Written by `sluice roles`, from the declarations of the kinds.\n" + _joined(roles.cluster_roles(kinds))
+
+
+def _manifests(settings: Config, kinds: Kinds, definitions: Definitions) -> str:
+    """Return the documents for `kubectl apply --server-side`. Raises ConfigError."""
+    asked = settings.manifests
+    ca = Path(asked.ca_file).read_bytes() if asked.ca_file else b""
+    found = definitions.definitions
+    try:
+        return _joined(manifests.written(kinds, found, settings.serving, ca=ca, deployment=asked.deployment))
+    except manifests.Unfit as e:
+        raise ConfigError([str(e)]) from None
+
+
+def _joined(objects: Iterable[dict[str, Any]]) -> str:
+    return "---\n".join(as_yaml.dumps(item).decode() for item in objects)
 
 
 async def _store(settings: Config, definitions: Definitions, action: str) -> int:

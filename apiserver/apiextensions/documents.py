@@ -1,14 +1,16 @@
 """Read the documents of files and folders, as `kubectl apply -f` reads them.
 
 A file holds YAML documents between `---` lines, or JSON values one after the other. A folder counts with its `.json`, `.yaml` and `.yml`
-files, not with folders below it. A `List` counts as its items.
+files, and with such files that gzip compressed, not with folders below it. A `List` counts as its items.
 Upstream: kubernetes/apimachinery `pkg/util/yaml/decoder.go`, kubernetes/cli-runtime `pkg/resource/visitor.go`.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +23,10 @@ from apiserver.codecs.yaml import as_yaml, block_yaml
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """The files of a folder that are read."""
+COMPRESSED = ".gz"
+"""A suffix that may follow them: a ConfigMap has at most 1 MiB, and some definitions have more."""
 MOST_FILE_BYTES = 64 << 20
-"""Bytes of one file: more than the definitions of the largest clusters together."""
+"""Bytes of one file, uncompressed: more than the definitions of the largest clusters together."""
 MOST_NODES = 2_000_000
 """Values in one document: 40 times what a definition of 3 MiB has, so that a list of all definitions of a cluster can be read."""
 
@@ -55,15 +59,19 @@ def files(path: Path) -> Sequence[Path]:
     """Return the files of a folder in order of their names, or the path itself if it is no folder. Raises OSError."""
     if not path.is_dir():
         return [path]
-    return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    return sorted(file for file in path.iterdir() if _is_read(file.name) and file.is_file())
+
+
+def _is_read(name: str) -> bool:
+    return name.removesuffix(COMPRESSED).endswith(SUFFIXES)
 
 
 def _documents(file: Path) -> Iterator[Document]:
     try:
-        with file.open("rb") as stream:
+        with gzip.open(file) if file.suffix == COMPRESSED else file.open("rb") as stream:
             raw = stream.read(MOST_FILE_BYTES + 1)
-    except OSError as e:
-        yield Document(file, str(file), error=e.strerror or str(e))
+    except (OSError, EOFError, zlib.error) as e:
+        yield Document(file, str(file), error=getattr(e, "strerror", None) or str(e))
         return
     if len(raw) > MOST_FILE_BYTES:
         yield Document(file, str(file), error=f"the file is larger than {MOST_FILE_BYTES} bytes")

@@ -91,6 +91,11 @@ class Definitions:
         return self._kinds
 
     @property
+    def definitions(self) -> Sequence[Definition]:
+        """The definitions of these kinds."""
+        return [defined.definition for defined in self._found.defined]
+
+    @property
     def errors(self) -> list[str]:
         """Why some files are not served as they are now."""
         return self._found.errors

@@ -43,11 +43,11 @@ KEEP_ALIVE_SECONDS = 120.0
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
-DEV, SERVE, STORE, ROLES, PACKAGES = "dev", "serve", "store", "roles", "kinds"
+DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS = "dev", "serve", "store", "roles", "kinds", "manifests"
 STORE_ACTIONS = ("init", "check", "info", "import", "export")
-EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES), (DEV, SERVE)
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS), (DEV, SERVE)
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
-CRDS, BUILTIN = "crds", "builtin-kinds"
+CRDS, BUILTIN, CA_FILE = "crds", "builtin-kinds", "ca-file"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
@@ -324,7 +324,7 @@ class Serving:
     crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, _existing, "",
         text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
         "times", value="FILE|DIR", many=True)
-    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES), _boolean, "true",
+    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS), _boolean, "true",
         text="serve the built-in kinds; without them there must be others", switch=True)
     emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, _release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
@@ -457,6 +457,17 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Manifests:
+    """What `sluice manifests` prints."""
+
+    deployment: bool = flag("deployment", (MANIFESTS,), _boolean, "true",
+        text="print the Deployment and the ConfigMaps of --crds, too; without them only APIServices and ClusterRoles, for a server that an "
+        "overlay or the chart deploys", switch=True)
+    ca_file: str = flag(CA_FILE, (MANIFESTS,), _file, "",
+        text="CAs of the serving certificate, for APIServices (default: cert-manager writes them)", value="FILE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the shortest life of a watch without a timeout; the longest is twice that."""
 
@@ -505,6 +516,7 @@ class Config:
     audit: Audit
     storage: Storage
     migration: Migration
+    manifests: Manifests
     limits: Limits
     shutdown: Shutdown
     logging: Logging
@@ -530,6 +542,7 @@ _SUMMARY = {
     SERVE: "serve a cluster, behind an APIService or directly, with an existing store",
     STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
     ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
+    MANIFESTS: "print APIServices, ClusterRoles, Deployment and ConfigMaps for the kinds",
     PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
 }
 
@@ -634,7 +647,11 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 
 def _is_file(word: str) -> bool:
     """Return whether a word names a file or folder of definitions, not a package."""
-    return "/" in word or word.endswith(_SUFFIXES) or any(each.suffix in _SUFFIXES for each in _listed(Path(word)))
+    return "/" in word or _is_definitions(word) or any(_is_definitions(each.name) for each in _listed(Path(word)))
+
+
+def _is_definitions(name: str) -> bool:
+    return name.removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def _listed(path: Path) -> list[Path]:

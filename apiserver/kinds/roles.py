@@ -12,6 +12,7 @@ from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Grant, Resource
 
 READ, WRITE = ("get", "list", "watch"), ("create", "delete", "deletecollection", "patch", "update")
+SCALE = ("patch", "update")
 VIEW, EDIT, ADMIN = "view", "edit", "admin"
 _AGGREGATED = {VIEW: (VIEW, EDIT, ADMIN), EDIT: (EDIT, ADMIN), ADMIN: (ADMIN,)}
 """The default roles to which each role is added. `admin` has no rights of its own: it may do with a kind what `edit` may."""
@@ -35,12 +36,15 @@ def cluster_roles(kinds: Kinds) -> Iterator[Object]:
 
 
 def _of_a_namespace(kind: Resource) -> Iterator[Grant]:
-    """Yield the grants for a kind that lives in namespaces. Viewers read it, editors write it, except its subresources, which belong to the
-    system. No role of a namespace covers cluster-scoped objects."""
+    """Yield the grants for a kind that lives in namespaces. Viewers read it, editors write it and scale it. Its other subresources belong
+    to the system. No role of a namespace covers cluster-scoped objects."""
     if kind.namespaced:
         for part in ("", *(sub.name for sub in kind.subresources)):
             yield Grant(role=VIEW, verbs=READ, subresource=part)
         yield Grant(role=EDIT, verbs=WRITE)
+        for sub in kind.subresources:
+            if sub.shows is not None:
+                yield Grant(role=EDIT, verbs=SCALE, subresource=sub.name)
 
 
 def _rules(grants: Iterable[tuple[Resource, Grant]]) -> Iterator[Object]:

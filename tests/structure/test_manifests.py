@@ -84,6 +84,19 @@ def test_the_roles_are_what_the_program_makes_of_its_kinds() -> None:
     assert (ROLES.read_text(), done.stderr) == (done.stdout, ""), "sluice roles > manifests/base/clusterroles.yaml"
 
 
+def test_sluice_manifests_prints_what_the_base_has() -> None:
+    """The image has no folder manifests/, so the package keeps a copy of the Deployment."""
+    base = MANIFESTS / "base"
+    assert (PROJECT / "apiserver" / "deployment.yaml").read_text() == (base / "deployment.yaml").read_text()
+    command = [sys.executable, "-m", "apiserver", "manifests"]
+    printed = list(yaml.safe_load_all(subprocess.run(command, cwd=PROJECT, capture_output=True, check=True).stdout))
+    [registered] = _of(printed, "APIService")
+    del registered["metadata"]["annotations"], registered["metadata"]["labels"]
+    assert [registered] == _load(base / "apiservice.yaml")
+    assert _of(printed, "Deployment") == _load(base / "deployment.yaml")
+    assert _of(printed, "ClusterRole") == _load(ROLES)
+
+
 @pytest.mark.parametrize("file", KUSTOMIZATIONS, ids=_title)
 def test_a_kustomization_names_existing_files_and_leaves_none_out(file: pathlib.Path) -> None:
     named = set(_named_files(_load(file)[0]))

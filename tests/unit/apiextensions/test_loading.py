@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pathlib
 from typing import Any
@@ -110,6 +111,31 @@ def test_file_above_the_limit_is_refused(tmp_path: pathlib.Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(documents.MOST_FILE_BYTES + 1)
     assert loading.read([file]) == ([], [f"{file}: the file is larger than {documents.MOST_FILE_BYTES} bytes"])
+
+
+def test_compressed_files_are_read(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.yaml.gz").write_bytes(gzip.compress(as_yaml.dumps(named("as"))))
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(json.dumps(named("bs")).encode()))
+    (tmp_path / "c.tar.gz").write_bytes(gzip.compress(b"nothing"))
+    for paths in ([tmp_path], [tmp_path / "a.yaml.gz", tmp_path / "b.json.gz"]):
+        found, errors = loading.read(paths)
+        assert ([each.plural for each in found], errors) == (["as", "bs"], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"kind: No", "Not a gzipped file (b'ki')"),
+        (gzip.compress(b"x" * 100)[:-12], "Compressed file ended before the end-of-stream marker was reached"),
+        (gzip.compress(b"")[:10] + b"\xff" * 9, "Error -3 while decompressing data: invalid block type"),
+        (gzip.compress(bytes(documents.MOST_FILE_BYTES + 1)), "the file is larger than 67108864 bytes"),
+    ],
+    ids=["no gzip", "cut off", "broken", "too large"],
+)
+def test_compressed_file_that_cannot_be_read_is_an_error(tmp_path: pathlib.Path, content: bytes, why: str) -> None:
+    file = tmp_path / "a.yaml.gz"
+    file.write_bytes(content)
+    assert loading.read([file]) == ([], [f"{file}: {why}"])
 
 
 def test_unknown_members_are_warnings(tmp_path: pathlib.Path) -> None:

@@ -317,7 +317,7 @@ def test_help_flag_prints_the_help(words: list[str], usage: str, capsys: pytest.
 
 
 def test_help_lists_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (config.DEV, config.SERVE, config.STORE, config.ROLES, config.PACKAGES):
+    for command in (config.DEV, config.SERVE, config.STORE, config.ROLES, config.PACKAGES, config.MANIFESTS):
         with pytest.raises(SystemExit):
             config.parse([command, "--help"], {})
         words = set(capsys.readouterr().out.replace("]", " ").replace("[", " ").split())

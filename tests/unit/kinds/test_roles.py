@@ -42,6 +42,14 @@ def test_view_and_edit_roles_cover_kinds_but_edit_writes_no_subresource() -> Non
     }
 
 
+def test_edit_role_scales() -> None:
+    scale = Subresource(name="scale", owns=(), verbs=("get", "patch", "update"), shows=("autoscaling", "v1", "Scale"))
+    assert granted(kind("Boat", subresources=(scale,)))["sluice-edit"] == [
+        ("sea.example", ["boats"], WRITE),
+        ("sea.example", ["boats/scale"], ["patch", "update"]),
+    ]
+
+
 def test_the_default_roles_above_have_what_those_below_have() -> None:
     labels = [role["metadata"]["labels"] for role in roles.cluster_roles(Kinds([kind("Boat")]))]
     to = "rbac.authorization.k8s.io/aggregate-to-"
