@@ -1,5 +1,5 @@
 """Writes charts/sluice from manifests/: the objects of `base` and `store-init` as kustomize renders them, with values in the places where
-clusters differ. `make chart`; tests/structure/test_chart.py holds the two together.
+clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
 
 Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 from typing import Any
 
 import yaml
@@ -25,6 +26,9 @@ NAMESPACE = "sluice-system"
 SERVER = "sluice"
 STORE = "sluice-valkey"
 """The name of all that belongs to the store alone."""
+
+KIND_ROLES = ("sluice-view", "sluice-edit", "sluice-driver", "sluice-scheduler")
+"""ClusterRoles of the built-in kinds."""
 
 Object = dict[str, Any]
 
@@ -58,6 +62,11 @@ extraEnv: []
 extraEgress: []
 # Installed packages whose kinds are served, too (docs/kinds.md, "In a cluster").
 kinds: []
+# Files of CustomResourceDefinitions that are served, too, by name: --set-file 'crds.widgets\\.yaml=widgets.yaml'. Together at most 1 MiB
+# (docs/crds.md, "In a cluster").
+crds: {{}}
+# Whether the built-in kinds are served. Without them, set crds or kinds.
+builtinKinds: true
 store:
   # A Valkey of one node beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
   # and `port` which port the NetworkPolicies let through.
@@ -107,6 +116,10 @@ def files() -> dict[str, str]:
         "Chart.yaml": f"# {WRITTEN}\n{_dumped(CHART_YAML)}",
         "values.yaml": _values(objects),
         "templates/NOTES.txt": NOTES,
+        "templates/_definitions.tpl": DEFINITIONS,
+        "templates/configmap-sluice-crds.yaml": CRDS_CONFIGMAP,
+        "templates/apiservice-crds.yaml": CRDS_APISERVICES,
+        "templates/clusterrole-crds.yaml": CRDS_ROLES,
     }
     for item in objects:
         name = f"templates/{item['kind'].lower()}-{item['metadata']['name']}.yaml"
@@ -126,6 +139,138 @@ NOTES = """{{- if .Release.IsInstall -}}
 The Job sluice-store-init waits for the store and creates what Sluice needs in it. Then:
 
   kubectl wait apiservice/v1.resource.sluice.dev --for=condition=Available --timeout=5m
+{{- end }}
+"""
+
+
+DEFINITIONS = """{{- /* The definitions in the value crds, as JSON. */ -}}
+{{- define "sluice.definitions" -}}
+{{- $found := list }}
+{{- range $file, $text := .Values.crds }}
+{{- range $document := regexSplit "(?m)^---[ \\t\\r]*(#.*)?$" $text -1 }}
+{{- $item := fromYaml $document }}
+{{- with $item.Error }}{{- fail (printf "crds: %s: %s" $file .) }}{{- end }}
+{{- range (ternary $item.items (list $item) (hasSuffix "List" (toString $item.kind))) }}
+{{- if eq (toString .kind) "CustomResourceDefinition" }}{{- $found = append $found . }}{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toJson (dict "definitions" $found) }}
+{{- end }}
+"""
+CRDS_CONFIGMAP = """{{- with .Values.crds }}
+{{- $size := 0 }}
+{{- range . }}{{- $size = add $size (len .) }}{{- end }}
+{{- if gt (int $size) 1048576 }}
+{{- fail (printf "crds: %d bytes, and a ConfigMap has at most 1048576: see `sluice manifests`" (int $size)) }}
+{{- end }}
+apiVersion: v1
+data:
+{{- toYaml . | nindent 2 }}
+kind: ConfigMap
+metadata:
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+  name: sluice-crds
+  namespace: {{ $.Release.Namespace }}
+{{- end }}
+"""
+CRDS_APISERVICES = """{{- $served := dict }}
+{{- range (include "sluice.definitions" . | fromJson).definitions }}
+{{- $group := .spec.group }}
+{{- range .spec.versions }}
+{{- if .served }}{{- $_ := set $served (printf "%s.%s" .name $group) (dict "group" $group "version" .name) }}{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $spec := $served }}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata:
+{{- if $.Values.certificates.certManager }}
+  annotations:
+    cert-manager.io/inject-ca-from: {{ $.Release.Namespace }}/sluice-serving
+{{- end }}
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+  name: {{ $name }}
+spec:
+{{- with $.Values.certificates.caBundle }}
+  caBundle: {{ . }}
+{{- end }}
+  group: {{ $spec.group }}
+  groupPriorityMinimum: 1000
+  service:
+    name: sluice
+    namespace: {{ $.Release.Namespace }}
+    port: 443
+  version: {{ $spec.version }}
+  versionPriority: 100
+{{- end }}
+"""
+CRDS_ROLES = """{{- $read := dict }}
+{{- $written := dict }}
+{{- $scaled := dict }}
+{{- range (include "sluice.definitions" . | fromJson).definitions }}
+{{- if eq .spec.scope "Namespaced" }}
+{{- $group := .spec.group }}
+{{- $plural := .spec.names.plural }}
+{{- $_ := set $read $group (append (default list (index $read $group)) $plural) }}
+{{- $_ := set $written $group (append (default list (index $written $group)) $plural) }}
+{{- range .spec.versions }}
+{{- if .storage }}
+{{- range $name, $subresource := .subresources }}
+{{- if and (kindIs "map" $subresource) (has $name (list "scale" "status")) }}
+{{- $_ := set $read $group (append (index $read $group) (printf "%s/%s" $plural $name)) }}
+{{- if eq $name "scale" }}
+{{- $_ := set $scaled $group (append (default list (index $scaled $group)) (printf "%s/scale" $plural)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $read }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+    rbac.authorization.k8s.io/aggregate-to-admin: 'true'
+    rbac.authorization.k8s.io/aggregate-to-edit: 'true'
+    rbac.authorization.k8s.io/aggregate-to-view: 'true'
+  name: sluice-crds-view
+rules:
+{{- range $group, $names := $read }}
+- apiGroups: [{{ $group }}]
+  resources: {{ toJson $names }}
+  verbs: [get, list, watch]
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+    rbac.authorization.k8s.io/aggregate-to-admin: 'true'
+    rbac.authorization.k8s.io/aggregate-to-edit: 'true'
+  name: sluice-crds-edit
+rules:
+{{- range $group, $names := $written }}
+- apiGroups: [{{ $group }}]
+  resources: {{ toJson $names }}
+  verbs: [create, delete, deletecollection, patch, update]
+{{- end }}
+{{- range $group, $names := $scaled }}
+- apiGroups: [{{ $group }}]
+  resources: {{ toJson $names }}
+  verbs: [patch, update]
+{{- end }}
 {{- end }}
 """
 
@@ -165,12 +310,16 @@ def _template(item: Object) -> str:
         case "Job":
             container = _container(item)
             container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
-            container["env"].append(action("kinds"))
+            container["env"] += [action("kinds"), action("builtin")]
+            container["args"].append(action("crds"))
+            container["volumeMounts"], item["spec"]["template"]["spec"]["volumes"] = action("mounts"), action("volumes")
             return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
         case "NetworkPolicy" if item["spec"].get("egress"):
             return _network(item)
         case "APIService":
-            return _body(item, appended=(CA_BUNDLE, ANNOTATION))
+            return _only_if(".Values.builtinKinds", _body(item, appended=(CA_BUNDLE, ANNOTATION)))
+        case "ClusterRole" if item["metadata"]["name"] in KIND_ROLES:
+            return _only_if(".Values.builtinKinds", _body(item))
     return _only_if(".Values.store.embedded", _body(item)) if item["metadata"]["name"] == STORE else _body(item)
 
 
@@ -191,8 +340,10 @@ def _server(item: Object) -> None:
     container = _container(item)
     container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
     container["resources"] = block(".Values.resources")
-    container["args"].append(action("range .Values.extraArgs"))
-    container["env"] += [action("kinds"), action("range .Values.extraEnv")]
+    container["args"] += [action("crds"), action("range .Values.extraArgs")]
+    container["env"] += [action("kinds"), action("builtin"), action("range .Values.extraEnv")]
+    container["volumeMounts"].append(action("mount"))
+    item["spec"]["template"]["spec"]["volumes"].append(action("volume"))
 
 
 def _store(item: Object) -> None:
@@ -224,7 +375,8 @@ def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
     text = _BLOCK.sub(lambda m: f"{m[1]}{m[2]}:\n{{{{- toYaml {m[3]} | nindent {len(m[1]) + 2} }}}}", text)
     # Items that a range or a condition surrounds stand on lines of their own.
     text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
-    text = re.sub(r"^( *)- '?«kinds»'?\n", _kinds, text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)- '?«(\w+)»'?\n", _conditional_item, text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)(\w+): '?«(mounts|volumes)»'?\n", _conditional_list, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)storageClassName: '?«storageClassName»'?\n", _class, text, flags=re.MULTILINE)
     text = _ACTION.sub(r"{{ \1 }}", text)
     for here, instead in appended:
@@ -238,10 +390,36 @@ def _ranged(found: re.Match[str]) -> str:
     return f"{{{{- with {found[1]} }}}}\n{{{{- toYaml . | nindent {indent} }}}}\n{{{{- end }}}}\n"
 
 
-def _kinds(found: re.Match[str]) -> str:
-    """The same for the server and for the Job: a store has a place for what the server is to serve."""
-    entry = f'{found[1]}- name: SLUICE_KINDS\n{found[1]}  value: {{{{ join "," . | quote }}}}\n'
-    return f"{{{{- with .Values.kinds }}}}\n{entry}{{{{- end }}}}\n"
+MOUNT = """- mountPath: /etc/sluice/crds
+  name: sluice-crds
+  readOnly: true
+"""
+VOLUME = """- name: sluice-crds
+  projected:
+    sources:
+    - configMap:
+        name: sluice-crds
+"""
+CONDITIONAL = {
+    # The same for the server and for the Job: a store has a place for what the server is to serve.
+    "kinds": ("with .Values.kinds", '- name: SLUICE_KINDS\n  value: {{ join "," . | quote }}\n'),
+    "builtin": ("if not .Values.builtinKinds", "- name: SLUICE_BUILTIN_KINDS\n  value: 'false'\n"),
+    "crds": ("if .Values.crds", "- --crds=/etc/sluice/crds\n"),
+    "mount": ("if .Values.crds", MOUNT),
+    "volume": ("if .Values.crds", VOLUME),
+}
+"""Items of lists, with the condition under which they are there."""
+
+
+def _conditional_item(found: re.Match[str]) -> str:
+    condition, item = CONDITIONAL[found[2]]
+    return f"{{{{- {condition} }}}}\n{textwrap.indent(item, found[1])}{{{{- end }}}}\n"
+
+
+def _conditional_list(found: re.Match[str]) -> str:
+    """A list that is missing without its only item."""
+    condition, item = CONDITIONAL[found[3].removesuffix("s")]
+    return f"{{{{- {condition} }}}}\n{found[1]}{found[2]}:\n{textwrap.indent(item, found[1])}{{{{- end }}}}\n"
 
 
 def _class(found: re.Match[str]) -> str:

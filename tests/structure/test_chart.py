@@ -5,6 +5,8 @@ That Helm makes of it what kustomize makes of them, and that it can be installed
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
@@ -36,6 +38,13 @@ def test_kinds_are_passed_to_the_server_and_to_the_store_job() -> None:
     assert told == {"templates/deployment-sluice.yaml", "templates/job-sluice-store-init.yaml"}
 
 
+def test_definitions_are_mounted_in_the_server_and_in_the_store_job() -> None:
+    told = {name for name, text in WANTED.items() if "- --crds=/etc/sluice/crds" in text}
+    assert told == {"templates/deployment-sluice.yaml", "templates/job-sluice-store-init.yaml"}
+    for name in told:
+        assert WANTED[name].count("sluice-crds") == 3, "the mount, the volume, its ConfigMap"
+
+
 def test_only_the_server_may_reach_more() -> None:
     told = {name for name, text in WANTED.items() if ".Values.extraEgress" in text}
     assert told == {"templates/networkpolicy-sluice.yaml"}
@@ -45,5 +54,6 @@ def test_only_the_server_may_reach_more() -> None:
 def test_nothing_of_the_generator_is_left_in_a_template(name: str) -> None:
     text = WANTED[name]
     assert not set("«»") & set(text)
-    assert text.count("{{- end }}") == text.count("{{- if") + text.count("{{- with")
+    opened = re.findall(r"\{\{- (?:if|with|range|define) ", text)
+    assert text.count("{{- end }}") == len(opened)
     assert generate.NAMESPACE not in text.replace(f"namespace {generate.NAMESPACE}", "")

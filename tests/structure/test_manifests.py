@@ -319,6 +319,69 @@ def test_kustomization_of_the_page_names_a_package_to_server_and_job(
     assert named == {"sluice": {"harbour"}, "sluice-store-init": {"harbour"}, "sluice-valkey": set()}
 
 
+CRDS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: ships.harbour.example.com
+spec:
+  group: harbour.example.com
+  names: {kind: Ship, plural: ships}
+  scope: Namespaced
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+
+
+def _with_crds(checkout: pathlib.Path, name: str, *, only: bool) -> tuple[list[Object], list[Object]]:
+    """The objects of the kustomization in docs/crds.md, and those that the command behind it prints."""
+    [text] = re.findall(r"^```yaml\n(.*?)^```", (PROJECT / "docs" / "crds.md").read_text(), re.DOTALL | re.MULTILINE)
+    folder = checkout / name
+    (folder / "crds").mkdir(parents=True)
+    (folder / "crds" / "policyreports.yaml").write_text(CRDS)
+    asked = yaml.safe_load(text.replace("manifests/", "../manifests/"))
+    if only:
+        asked["components"].append("../manifests/crds/only")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(asked))
+    rendered = subprocess.run([binaries.kubectl(), "kustomize", folder], capture_output=True, text=True, check=True)
+    words = ["manifests", "--no-deployment", "--crds", str(folder / "crds"), *(["--no-builtin-kinds"] if only else [])]
+    printed = subprocess.run([sys.executable, "-m", "apiserver", *words], capture_output=True, text=True, check=True)
+    return list(yaml.safe_load_all(rendered.stdout)), list(yaml.safe_load_all(printed.stdout))
+
+
+@pytest.mark.parametrize("only", [False, True], ids=["beside the built-in kinds", "alone"])
+def test_kustomization_of_definitions_mounts_them_in_server_and_job(checkout: pathlib.Path, *, only: bool) -> None:
+    objects, registered = _with_crds(checkout, f"crds-{only}", only=only)
+    assert {_identity(item) for item in objects} & {_identity(item) for item in registered} == set()
+    [configmap] = [item for item in _of(objects, "ConfigMap") if item["metadata"]["name"] == "sluice-crds"]
+    assert configmap["data"] == {"policyreports.yaml": CRDS}
+    for kind, name in (("Deployment", "sluice"), ("Job", "sluice-store-init")):
+        workload = _one(objects, kind, name)
+        [container] = _containers(workload)
+        [folder] = [word.partition("=")[2] for word in container["args"] if word.startswith("--crds=")]
+        [mounted] = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == folder]
+        [volume] = [volume for volume in _pod(workload)["volumes"] if volume["name"] == mounted]
+        assert volume["projected"]["sources"] == [{"configMap": {"name": "sluice-crds"}}]
+        assert ({"name": "SLUICE_BUILTIN_KINDS", "value": "false"} in container["env"]) is only
+    names = {item["metadata"]["name"] for item in _of(registered, "APIService")}
+    assert names == {"v1.harbour.example.com"} | (set() if only else {"v1.resource.sluice.dev"})
+
+
+def test_printed_deployment_mounts_definitions_as_the_component_does(
+    checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    objects, _ = _with_crds(checkout, "crds-printed", only=False)
+    (tmp_path / "a.yaml").write_text(CRDS)
+    command = [sys.executable, "-m", "apiserver", "manifests", "--crds", str(tmp_path / "a.yaml")]
+    printed = yaml.safe_load_all(subprocess.run(command, capture_output=True, check=True).stdout)
+    component, own = _pod(_one(objects, "Deployment", "sluice")), _pod(_one(list(printed), "Deployment", "sluice"))
+    assert own["containers"][0]["args"] == component["containers"][0]["args"]
+    for field in ("volumeMounts", "volumes"):
+        pair = [pod["containers"][0][field] if field == "volumeMounts" else pod[field] for pod in (component, own)]
+        first, second = ([entry for entry in each if entry["name"] == "sluice-crds"] for each in pair)
+        assert first == second != []
+
+
 # ------------------------------------------------------------------------------------------------------------ pods and services
 
 
