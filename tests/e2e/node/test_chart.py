@@ -6,9 +6,11 @@ There is one APIService of that name, so this file comes before those that deplo
 from __future__ import annotations
 
 import base64
+import json
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +75,96 @@ def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
         "cert-manager.io/inject-ca-from": f"{generate.NAMESPACE}/sluice-serving"
     }
     assert {name for kind, name in objects if kind == "Certificate"} == {"sluice-serving", "sluice-serving-ca"}
+
+
+def custom(plural: str, group: str, *versions: str, scope: str = "Namespaced", **subresources: Any) -> dict[str, Any]:
+    """A definition of served versions, the first of which is stored."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": plural.removesuffix("s").title(), "plural": plural},
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[0], "schema": schema}
+                | ({"subresources": subresources} if subresources else {})
+                for name in versions
+            ],
+        },
+    }
+
+
+def rights(*roles: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_definitions_are_served_and_registered_as_sluice_manifests_prints(
+    helm: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    unserved = custom("boats", "harbour.example.com", "v1", "v2")
+    unserved["spec"]["versions"][1]["served"] = False
+    documents = [
+        custom("ships", "harbour.example.com", "v1", "v1beta1", status={}, scale=scale),
+        unserved,
+        custom("seas", "harbour.example.com", "v1", scope="Cluster"),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ignored"}},
+    ]
+    texts = {
+        "several.yaml": "# first\n---\n" + "--- # next\n".join(map(yaml.safe_dump, documents)),
+        "list.json": json.dumps({"apiVersion": "v1", "kind": "List", "items": [custom("cars", "road.example", "v1")]}),
+    }
+    words = ["--set=builtinKinds=false,certificates.certManager=true"]
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        words += ["--set-file", f"crds.{name.replace('.', chr(92) + '.')}={tmp_path / name}"]
+    chart = rendered(helm, *words)
+    command = [sys.executable, "-m", "apiserver", "manifests", "--no-builtin-kinds", f"--crds={tmp_path}"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    printed = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout)}
+
+    assert chart["ConfigMap", "sluice-crds"]["data"] == texts
+    registered = {key: item["spec"] for key, item in printed.items() if key[0] == "APIService"}
+    assert {key: item["spec"] for key, item in chart.items() if key[0] == "APIService"} == registered
+    assert len(registered) == 3
+    for name in ("view", "edit"):
+        mine, its = chart["ClusterRole", f"sluice-crds-{name}"], printed["ClusterRole", f"sluice-{name}"]
+        assert rights(mine) == rights(its)
+        assert its["metadata"]["labels"].items() <= mine["metadata"]["labels"].items()
+    assert ("ClusterRole", "sluice-view") not in chart
+    pods = [found["Deployment", "sluice"]["spec"]["template"]["spec"] for found in (chart, printed)]
+    assert pods[0]["volumes"] == pods[1]["volumes"]
+    assert pods[0]["containers"][0]["args"] == pods[1]["containers"][0]["args"]
+    assert pods[0]["containers"][0]["volumeMounts"] == pods[1]["containers"][0]["volumeMounts"]
+    job = chart["Job", JOB]["spec"]["template"]["spec"]
+    for pod in (pods[0], job):
+        assert {"name": "SLUICE_BUILTIN_KINDS", "value": "false"} in pod["containers"][0]["env"]
+        assert "--crds=/etc/sluice/crds" in pod["containers"][0]["args"]
+    assert job["volumes"][0] in pods[0]["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("#" * ((1 << 20) + 1), "and a ConfigMap has at most 1048576"), ("a: [", "crds: a.yaml: error converting YAML")],
+    ids=["too large", "no YAML"],
+)
+def test_definitions_that_no_configmap_holds_are_refused(
+    helm: pathlib.Path, tmp_path: pathlib.Path, text: str, why: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    command = [helm, "template", "sluice", generate.CHART, "--set-file", rf"crds.a\.yaml={tmp_path / 'a.yaml'}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, why in done.stderr) == (1, True)
 
 
 @pytest.fixture
