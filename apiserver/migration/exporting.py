@@ -64,6 +64,8 @@ class Export:
     _refusals: Refusals = field(default_factory=Refusals)
     _deletions: list[str] = field(default_factory=list)
     """Each object that `prune` deletes, by name."""
+    _created: list[str] = field(default_factory=list)
+    """Each custom resource that got another uid, with both. Objects that it owns name the former one."""
 
     async def run(self) -> tuple[list[str], bool]:
         """Return the lines to print, and whether the target has everything now, or would have. Raises ClusterError and StorageError."""
@@ -79,7 +81,7 @@ class Export:
                 )
                 continue
             lines.append((await self._kind(served)).told(kind, dry_run=self.dry_run, prune=self.prune))
-        return [*lines, *self._deletions, *self._refusals.lines()], not self._refusals.count
+        return [*lines, *self._deletions, *self._created, *self._refusals.lines()], not self._refusals.count
 
     async def _kind(self, kind: Resource) -> Counts:
         counts = Counts()
@@ -142,6 +144,8 @@ class Export:
         path = collection(kind, metadata.get("namespace", "") if kind.namespaced else "")
         raw = await self.target.client.fetch("POST", path, query=QUERY, content=_json(kind, made))
         existing = await self.reader.decoded(Item(kind, raw))
+        if kind.custom is not None:
+            self._created.append(f"new uid: {described(kind, obj)}: {existing['metadata']['uid']}, was {metadata['uid']}")
         await self._status(kind, obj, existing)
         if "deletionTimestamp" in metadata:
             await self._ask_deletion(kind, existing)

@@ -263,6 +263,11 @@ async def test_export_creates_a_missing_object_with_its_status(place: Place) -> 
     lines, complete = await place.export()
 
     assert complete, lines
+    assert [line.partition(" of namespace ")[0] for line in lines if line.startswith("new uid: ")] == [
+        "new uid: widgets a",
+        "new uid: gadgets a",
+    ]
+    assert lines[-1].endswith(": new, was uid-a")
     assert [(method, path) for method, path, _ in place.plane.written if method == "POST"] == [
         ("POST", f"{place.widgets}/widgets"),
         ("POST", f"{place.gadgets}/gadgets"),
