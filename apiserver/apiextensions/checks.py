@@ -13,10 +13,12 @@ from typing import Any
 from apiserver.apiextensions import conversion_checks, default_checks, formats, internal, structural_checks
 from apiserver.apiextensions.internal import COLUMNS, SCHEMA, SELECTABLE, SUBRESOURCES, Internal
 from apiserver.apiextensions.schema_checks import Check
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.apiextensions.structural_checks import Schema
 from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors, Path
 from apiserver.apimachinery.releases import V1_37, Release
+from apiserver.codecs.objects.conversion import copied
 from apiserver.schema import structural
 from apiserver.structural import rule_checks, rule_paths
 from kubecel.libraries import urls
@@ -41,15 +43,21 @@ _AT_ROOT = (
 _SPEC = ROOT.child("spec")
 
 
-def problems(source: Object, release: Release) -> FieldErrors:
+def problems(source: Object, release: Release, shared: Sharing | None = None) -> FieldErrors:
     """Return every error of a decoded definition with defaults, in upstream's order. Takes seconds for the largest schemas."""
+    found = _problems(source, release, shared or Sharing())
+    # Some errors depend on the place of a node, so the search for them begins again with a node for each place.
+    return _problems(copied(source), release, Sharing()) if found else found
+
+
+def _problems(source: Object, release: Release, shared: Sharing) -> FieldErrors:
     spec: Object = source.get("spec") or {}
-    form = internal.of(spec)
+    form = internal.of(spec, shared)
     metadata = {name: value for name, value in meta.metadata(source).items() if name not in _RESET}
     errors = meta.validate_object_meta(
         {"metadata": metadata}, release, namespaced=False, name_check=_name_check(spec), qualified_finalizers=False
     )
-    errors.extend(_spec(form, release))
+    errors.extend(_spec(form, release, shared))
     errors.extend(_stored_versions(form))
     errors.extend(_approval(source))
     if spec.get("preserveUnknownFields"):
@@ -96,7 +104,7 @@ def _name_check(spec: Object) -> meta.NameCheck:
 # ---------------------------------------------------------------------------------------------------------------- the spec
 
 
-def _spec(form: Internal, release: Release) -> Iterator[FieldError]:
+def _spec(form: Internal, release: Release, shared: Sharing) -> Iterator[FieldError]:
     spec = form.spec
     yield from _group(spec.get("group", ""))
     if not (scope := spec.get("scope", "")):
@@ -111,11 +119,12 @@ def _spec(form: Internal, release: Release) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields") and any(_has_default(schema) for schema in schemas):
         detail = "must be false in order to use defaults in the schema"
         yield fieldpath.invalid(_SPEC.child("preserveUnknownFields"), True, detail)  # noqa: FBT003
-    yield from _versions(form, release)
+    yield from _versions(form, release, shared)
     yield from _names(spec.get("names") or {}, _SPEC.child("names"))
     if SCHEMA in form.top:
         with_status = any(_has_status(version) for version in (form.top, *form.versions))
-        yield from _validation(form.top[SCHEMA], _SPEC.child("validation"), with_status=with_status, release=release)
+        at = _SPEC.child("validation")
+        yield from _validation(form.top[SCHEMA], at, with_status=with_status, release=release, shared=shared)
     yield from _subresources(form.top.get(SUBRESOURCES), _SPEC.child("subresources"))
     for i, column in enumerate(form.top.get(COLUMNS) or ()):
         yield from _column(column, _SPEC.child("additionalPrinterColumns").index(i))
@@ -144,7 +153,7 @@ def _group(group: str) -> Iterator[FieldError]:
         yield fieldpath.invalid(at, group, "should be a domain with at least one dot")
 
 
-def _versions(form: Internal, release: Release) -> Iterator[FieldError]:
+def _versions(form: Internal, release: Release, shared: Sharing) -> Iterator[FieldError]:
     at, seen = _SPEC.child("versions"), set()
     for i, version in enumerate(form.versions):
         name = version.get("name", "")
@@ -152,7 +161,7 @@ def _versions(form: Internal, release: Release) -> Iterator[FieldError]:
         if texts := names.old_dns_label(name):
             yield fieldpath.invalid(at.index(i).child("name"), name, ",".join(texts))
         with_status = _has_status(version) or _has_status(form.top)
-        yield from _version(version, at.index(i), with_status=with_status, release=release)
+        yield from _version(version, at.index(i), with_status=with_status, release=release, shared=shared)
     repeated = len(seen) < len(form.versions)
     several = sum(bool(version.get("storage")) for version in form.versions) != 1
     if repeated or several:
@@ -167,10 +176,13 @@ def _versions(form: Internal, release: Release) -> Iterator[FieldError]:
         yield fieldpath.invalid(_SPEC.child("version"), first, ",".join(texts))
 
 
-def _version(version: Object, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
+def _version(
+    version: Object, path: Path, *, with_status: bool, release: Release, shared: Sharing
+) -> Iterator[FieldError]:
     yield from _deprecation(version, path.child("deprecationWarning"))
     if SCHEMA in version:
-        yield from _validation(version[SCHEMA], path.child("schema"), with_status=with_status, release=release)
+        at = path.child("schema")
+        yield from _validation(version[SCHEMA], at, with_status=with_status, release=release, shared=shared)
     yield from _subresources(version.get(SUBRESOURCES), path.child("subresources"))
     for i, column in enumerate(version.get(COLUMNS) or ()):
         yield from _column(column, path.child("additionalPrinterColumns").index(i))
@@ -281,13 +293,16 @@ def _has_default(schema: Schema) -> bool:
     return any(node.get("default") is not None for node in formats.every_node(schema))
 
 
-def _validation(validation: Object, path: Path, *, with_status: bool, release: Release) -> Iterator[FieldError]:
+def _validation(
+    validation: Object, path: Path, *, with_status: bool, release: Release, shared: Sharing
+) -> Iterator[FieldError]:
     schema: Schema | None = validation.get("openAPIV3Schema")
     if schema is None:
         return
     at = path.child("openAPIV3Schema")
     found, unsupported = False, structural_checks.unsupported(schema)
-    for error in _schema(schema, at, with_status=with_status, structured=not unsupported, release=release):
+    structured = not unsupported
+    for error in _schema(schema, at, with_status=with_status, structured=structured, release=release, shared=shared):
         found = True
         yield error
     if not found and unsupported:
@@ -295,7 +310,7 @@ def _validation(validation: Object, path: Path, *, with_status: bool, release: R
 
 
 def _schema(
-    schema: Schema, path: Path, *, with_status: bool, structured: bool, release: Release
+    schema: Schema, path: Path, *, with_status: bool, structured: bool, release: Release, shared: Sharing
 ) -> Iterator[FieldError]:
     if with_status:
         yield from _root(schema, path)
@@ -303,15 +318,15 @@ def _schema(
         yield fieldpath.forbidden(path.child("nullable"), "nullable cannot be true at the root")
     node = None
     if structured:
-        errors = structural_checks.problems(schema, path)
+        errors = structural_checks.problems(schema, path, shared)
         if not errors:
-            node = structural.of(schema)
+            node = structural.of(schema, shared.nodes)
             if _has_default(schema):
                 errors = list(default_checks.problems(node, path, release))
         if errors:
             node = None
             yield from errors
-    check = Check()
+    check = Check(shared)
     check.run(schema, path)
     yield from check.errors
     if node is not None and any(below.rules for below in structural.below(node)):

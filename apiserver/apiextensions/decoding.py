@@ -6,10 +6,12 @@ Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`, kubern
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, NamedTuple
 
 from apiserver.apiextensions import types
+from apiserver.apiextensions.sharing import Schema, Sharing
 from apiserver.apiextensions.types import (
     DEFINITION,
     SCHEMA,
@@ -52,12 +54,12 @@ class Decoded(NamedTuple):
 _METADATA = Shape(name="CustomResourceDefinition", fields=[Field(name="metadata", number=1, type=shapes.OBJECT_META)])
 
 
-def decode(value: dict[str, Any]) -> Decoded:
+def decode(value: dict[str, Any], shared: Sharing | None = None) -> Decoded:
     """Decode a definition. Raises DecodeError with Go's text.
 
-    Numbers are as they come back from storage: `1.0` is 1.
+    Numbers are as they come back from storage: `1.0` is 1. Schemas that are one value stay one value.
     """
-    walk = _Walk()
+    walk = _Walk(shared or Sharing())
     metadata = decoding.decode(_METADATA, {"metadata": value.get("metadata")})
     walk.unknown += metadata.unknown
     found = {name: value[name] for name in ("apiVersion", "kind") if name in value} | metadata.object
@@ -71,19 +73,39 @@ def decode(value: dict[str, Any]) -> Decoded:
 class _Walk:
     """Decodes values. `error` is the first mismatch; decoding goes on behind it, as in Go."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Sharing) -> None:
         self.error = ""
         self.unknown: list[str] = []
         self.empties = False
+        self._schemas = shared.schemas
+        self._flaws = 0
+        self._deepest = 0
         self._strict = True
         self._struct = ""
         self._fields: tuple[str, ...] = ()
         self._levels = 0
 
     def struct(self, struct: Struct, value: dict[str, Any], path: str) -> dict[str, Any]:
+        return self._schema(value, path) if struct is SCHEMA else self._members(struct, value, path)
+
+    def _schema(self, value: dict[str, Any], path: str) -> dict[str, Any]:
+        known = self._schemas.get(id(value))
+        if known is not None and self._levels + known.levels <= MOST_LEVELS:
+            self.empties = self.empties or known.empties
+            self._deepest = max(self._deepest, self._levels + known.levels)
+            return known.decoded
+        self._descend()
+        flaws, empties, deepest = self._flaws, self.empties, self._deepest
+        self.empties, self._deepest = False, self._levels
+        found = self._members(SCHEMA, value, path)
+        self._levels -= 1
+        if self._flaws == flaws:
+            self._schemas[id(value)] = Schema(value, found, self.empties, self._deepest - self._levels)
+        self.empties, self._deepest = self.empties or empties, max(self._deepest, deepest)
+        return found
+
+    def _members(self, struct: Struct, value: dict[str, Any], path: str) -> dict[str, Any]:
         outer, found, members = (self._struct, self._fields), {}, struct.members
-        if struct is SCHEMA:
-            self._descend()
         for name, inner in value.items():
             member = members.get(name)
             if member is None:
@@ -99,8 +121,6 @@ class _Walk:
             if member.pointer or decoded not in ("", 0):
                 found[name] = decoded
         self._struct, self._fields = outer
-        if struct is SCHEMA:
-            self._levels -= 1
         return found
 
     def _descend(self) -> None:
@@ -191,9 +211,11 @@ class _Walk:
         place = f"{self._struct}.{'.'.join(self._fields)}"
         text = f"json: cannot unmarshal {kind} into Go struct field {place} of type {types.go_name(type_)}"
         self.error = self.error or text
+        self._flaws += 1
         return _ZEROS.get(type(type_), lambda _: None)(type_)
 
     def _note_unknown(self, path: str) -> None:
+        self._flaws += 1
         if self._strict and len(self.unknown) < MAX_STRICT_ERRORS:
             self.unknown.append(path)
 
@@ -257,32 +279,45 @@ def _json(value: Any, levels: int = MOST_JSON_LEVELS) -> Any:
     return value
 
 
-def compact(value: Any) -> Any:
-    """Return a decoded definition as Go writes it: without empty lists and maps where these are left out."""
-    return _compact(DEFINITION, value)
+def compact(value: Any, shared: Sharing | None = None) -> Any:
+    """Return a decoded definition as Go writes it: without empty lists and maps where these are left out.
+
+    Schemas that are one value stay one value, and those without such members stay the same value.
+    """
+    return _compact(DEFINITION, value, (shared or Sharing()).compacted)
 
 
-def compact_version(value: Any) -> Any:
+def compact_version(value: Any, shared: Sharing | None = None) -> Any:
     """Return a version of a decoded definition as Go writes it."""
-    return _compact(VERSION, value)
+    return _compact(VERSION, value, (shared or Sharing()).compacted)
 
 
-def _compact(type_: Type, value: Any) -> Any:
+def _compact(type_: Type, value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
     match type_:
         case Struct() if isinstance(value, dict):
+            seen = known.get(id(value))
+            if seen is not None:
+                return seen[1]
             members = type_.members
-            found = {}
+            found, same = {}, True
             for name, inner in value.items():
                 member = members.get(name)
-                if member is None:
+                if member is None or type(member.type) is Scalar:
                     found[name] = inner
                 elif member.pointer or inner not in ([], {}):
-                    found[name] = _compact(member.type, inner)
-            return found
+                    found[name] = made = _compact(member.type, inner, known)
+                    same = same and made is inner
+                else:
+                    same = False
+            result = value if same else found
+            known[id(value)] = value, result
+            return result
         case ListOf():
-            return [_compact(type_.item, item) for item in value]
+            items = [_compact(type_.item, item, known) for item in value]
+            return value if all(map(operator.is_, items, value)) else items
         case MapOf():
-            return {key: _compact(type_.value, item) for key, item in value.items()}
+            members = {key: _compact(type_.value, item, known) for key, item in value.items()}
+            return value if all(map(operator.is_, members.values(), value.values())) else members
         case Variant():
-            return _compact(SCHEMA, value) if isinstance(value, dict) else value
+            return _compact(SCHEMA, value, known) if isinstance(value, dict) else value
     return value

@@ -17,6 +17,7 @@ from apiserver.apimachinery.releases import Release
 from apiserver.schema.structural import Source, Structural
 from apiserver.schema.types import UNSET
 from apiserver.structural import embedded, embedded_validation, pruning, rules, validation
+from apiserver.structural.holders import Holders
 
 _TYPE = {"kind": "Validation", "apiVersion": "validation/v1"}
 """The type of the object around a default of its metadata."""
@@ -36,7 +37,7 @@ class _Scope(NamedTuple):
 def problems(schema: Structural, path: Path, release: Release) -> Iterator[FieldError]:
     """Yield the errors of the defaults of a structural schema. `path` is the schema's."""
     root = dataclasses.replace(schema, embedded=True)
-    yield from _Check(release).node(root, _Scope(path, root))
+    yield from _Check(release, Holders(root, lambda node: node.default is not UNSET)).node(root, _Scope(path, root))
 
 
 def _validated(source: Source) -> Source:
@@ -57,8 +58,9 @@ class _OutOfBudget(Exception):
 class _Check:
     """One check of one schema. `_budget` is the cost that rules have left."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, defaults: Holders) -> None:
         self._release = release
+        self._defaults = defaults
         self._budget = rules.BUDGET
 
     def node(self, schema: Structural, scope: _Scope) -> Iterator[FieldError]:
@@ -72,6 +74,8 @@ class _Check:
             scope = _Scope(scope.path, schema)
         if schema.default is not UNSET and schema.default is not None:
             yield from self._default(schema, scope)
+        if schema not in self._defaults:
+            return
         # A default below additionalProperties is not looked at: it is checked when it is used.
         if schema.items is not None:
             below = scope._replace(path=scope.path.child("items"), way=(*scope.way, None))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver.apiextensions.structural_checks import JUNCTORS, Schema
+from apiserver.apiextensions.structural_checks import JUNCTORS, LEAF, Schema
 
 _OF_TEXTS = frozenset(
     ("bsonobjectid", "byte", "cidr", "creditcard", "date", "datetime", "duration", "email", "hexcolor", "hostname", "ipv4", "ipv6", "isbn",
@@ -31,11 +31,16 @@ def _is_known(type_: str, format_: str) -> bool:
 
 
 def every_node(schema: Schema) -> Iterator[Schema]:
-    """Yield a node and every one below it, outer ones first."""
-    left = [schema]
+    """Yield a node and every one below it, outer ones first. One that stands at several places comes once."""
+    left, seen = [schema], set()
     while left:
         node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         yield node
+        if node.keys() <= LEAF:
+            continue
         below: list[Schema] = []
         items = node.get("items")
         below += [items] if isinstance(items, dict) else items or ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apiextensions import decoding
+from apiserver.apiextensions.sharing import Sharing
 
 Object = Mapping[str, Any]
 
@@ -34,11 +35,13 @@ class Internal:
     versions: Sequence[Object]
 
 
-def of(spec: Object) -> Internal:
+def of(spec: Object, shared: Sharing | None = None) -> Internal:
     """Return the internal form of a decoded spec."""
     versions: Sequence[Object] = spec.get("versions") or ()
     # As `equality.Semantic.DeepEqual` compares: an empty list is like an absent one.
-    compared = list(map(decoding.compact_version, versions)) if len(versions) > 1 else versions
+    compared = (
+        [decoding.compact_version(version, shared) for version in versions] if len(versions) > 1 else versions
+    )
     moved = {
         name for name in MOVED if versions and all(_alike(compared[0].get(name), v.get(name)) for v in compared[1:])
     }
@@ -51,6 +54,8 @@ def _alike(one: Any, other: Any) -> bool:
     left = [(one, other)]
     while left:
         a, b = left.pop()
+        if a is b:
+            continue
         if type(a) is not type(b):
             return False
         if isinstance(a, dict):

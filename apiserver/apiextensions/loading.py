@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from apiserver.apiextensions import checks, conversion, decoding, defaults, documents, making
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.documents import Document
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import NEWEST, Release
 
@@ -34,17 +35,26 @@ class Found:
 
 def inspect(paths: Iterable[Path], release: Release = NEWEST) -> list[Found]:
     """Return what the documents of files and folders have. Reads the disk, and may take seconds."""
-    return [_found(document, release) for document in documents.read(paths)]
+    return list(_inspected(paths, release, Sharing()))
 
 
-def read(paths: Iterable[Path], release: Release = NEWEST) -> tuple[list[Definition], list[str]]:
-    """Return the definitions of files and folders, and every error with its place. Reads the disk, and may take seconds."""
-    found = inspect(paths, release)
+def _inspected(paths: Iterable[Path], release: Release, shared: Sharing) -> Iterator[Found]:
+    return (_found(document, release, shared) for document in documents.read(paths, shared.blocks))
+
+
+def read(
+    paths: Iterable[Path], release: Release = NEWEST, shared: Sharing | None = None
+) -> tuple[list[Definition], list[str]]:
+    """Return the definitions of files and folders, and every error with its place. Reads the disk, and may take seconds.
+
+    `shared` has parts of definitions that were read before, and gets those that are read now.
+    """
+    found = list(_inspected(paths, release, shared or Sharing()))
     definitions = [each.definition for each in found if each.definition is not None]
     return definitions, [f"{each.about}: {error}" for each in found for error in each.errors]
 
 
-def _found(document: Document, release: Release) -> Found:
+def _found(document: Document, release: Release, shared: Sharing) -> Found:
     value = document.value
     if document.error:
         return Found(document.place, errors=[document.error])
@@ -56,13 +66,13 @@ def _found(document: Document, release: Release) -> Found:
         return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
     if version != "v1":
         return Found(document.place, _name(value), errors=[f'no matches for kind "{KIND}" in version "{api_version}"'])
-    return _definition(document, value, release)
+    return _definition(document, value, release, shared)
 
 
-def _definition(document: Document, value: dict[str, Any], release: Release) -> Found:
+def _definition(document: Document, value: dict[str, Any], release: Release, shared: Sharing) -> Found:
     place = document.place
     try:
-        source, unknown, empties = decoding.decode(value)
+        source, unknown, empties = decoding.decode(value, shared)
     except decoding.DecodeError as e:
         text = f'{KIND} in version "v1" cannot be handled as a {KIND}: {e}'
         return Found(place, _name(value), errors=[text])
@@ -70,10 +80,10 @@ def _definition(document: Document, value: dict[str, Any], release: Release) -> 
     name = meta.name(source)
     warnings = [" ".join(document.repeats.split())] if document.repeats else []
     warnings += [f'unknown field "{path}"' for path in unknown]
-    if errors := checks.problems(source, release):
+    if errors := checks.problems(source, release, shared):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)
-    made = making.definition(decoding.compact(source) if empties else source)
+    made = making.definition(decoding.compact(source, shared) if empties else source, shared)
     return Found(place, name, made, warnings=[*warnings, *conversion.warnings(made)])
 
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver.apiextensions.definition import DefinedVersion, Definition, PrinterColumn, ScalePaths
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.schema import structural
+from apiserver.schema.structural import Structural
 
 Object = Mapping[str, Any]
 
 
-def definition(source: Object) -> Definition:
+def definition(source: Object, shared: Sharing | None = None) -> Definition:
     """Return the definition of a document with defaults, in the form that `decoding` leaves."""
+    nodes = (shared or Sharing()).nodes
     spec = source["spec"]
     names = spec["names"]
     conversion = spec.get("conversion") or {}
@@ -26,21 +29,21 @@ def definition(source: Object) -> Definition:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        versions=tuple(map(_version, spec["versions"])),
+        versions=tuple(_version(version, nodes) for version in spec["versions"]),
         webhook=conversion.get("webhook") if conversion.get("strategy") == "Webhook" else None,
         stored_versions=tuple((source.get("status") or {}).get("storedVersions") or ()),
         source=source,
     )
 
 
-def _version(source: Object) -> DefinedVersion:
+def _version(source: Object, nodes: dict[int, Structural]) -> DefinedVersion:
     subresources = source.get("subresources") or {}
     scale = subresources.get("scale")
     return DefinedVersion(
         name=source["name"],
         served=bool(source.get("served")),
         storage=bool(source.get("storage")),
-        schema=structural.of(source["schema"]["openAPIV3Schema"]),
+        schema=structural.of(source["schema"]["openAPIV3Schema"], nodes),
         deprecated=bool(source.get("deprecated")),
         deprecation=source.get("deprecationWarning"),
         columns=tuple(map(_column, source.get("additionalPrinterColumns") or ())),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.apiextensions import internal, structural_checks
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.apiextensions.structural_checks import (
     EMBEDDED,
     JUNCTORS,
@@ -54,8 +55,9 @@ class _Scope(NamedTuple):
 class Check:
     """One check of one schema. `errors` are bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Sharing) -> None:
         self.errors = FieldErrors()
+        self._sound = shared.sound
         self._flawed: set[int] = set()
         """The nodes with an error at or below them, by identity."""
 
@@ -67,7 +69,8 @@ class Check:
         self._node(schema, _Scope(path, root=True))
 
     def _node(self, schema: Schema, scope: _Scope) -> None:
-        if self.errors.full:
+        plain = not scope.inside_meta and scope.no_default is None
+        if self.errors.full or (plain and id(schema) in self._sound):
             return
         before = len(self.errors) + self.errors.more
         self.errors.extend(_unsupported(schema, scope))
@@ -80,6 +83,8 @@ class Check:
             self.errors.extend(_rules(schema, scope.path))
         if len(self.errors) + self.errors.more > before:
             self._flawed.add(id(schema))
+        elif plain and not scope.root:
+            self._sound.add(id(schema))
 
     def _members(self, schema: Schema, scope: _Scope) -> None:
         additional = schema.get("additionalProperties")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from kubecel.values import regexes
@@ -61,60 +62,73 @@ _UNSUPPORTED = {
 def unsupported(schema: Schema) -> str:
     """Return why a schema has no structural form, "" if it has one. An error of `schema_checks` says the same with its place, except for
     `$schema`."""
-    return next(_unsupported(schema), "")
+    return next(_unsupported(schema, set()), "")
 
 
-def _unsupported(schema: Schema) -> Iterator[str]:
-    if schema.keys() <= LEAF:
+def _unsupported(schema: Schema, seen: set[int]) -> Iterator[str]:
+    if id(schema) in seen or schema.keys() <= LEAF:
         return
+    seen.add(id(schema))
     for name, shown in _UNSUPPORTED.items():
         if schema.get(name) or (name == "additionalItems" and name in schema):
             yield f"OpenAPIV3Schema '{shown}' is not supported"
     if schema.get("not") is not None:
-        yield from _unsupported(schema["not"])
+        yield from _unsupported(schema["not"], seen)
     for junctor in JUNCTORS:
         for inner in schema.get(junctor) or ():
-            yield from _unsupported(inner)
+            yield from _unsupported(inner, seen)
     if schema.get(PRESERVE) is False:
         yield f"internal error: '{PRESERVE}' must be true or undefined"
     items = schema.get("items")
     if isinstance(items, list) and items:
         yield "OpenAPIV3Schema 'items' must be a schema, but is an array"
     if isinstance(items, dict):
-        yield from _unsupported(items)
+        yield from _unsupported(items, seen)
     for inner in (schema.get("properties") or {}).values():
         if not inner.keys() <= LEAF:
-            yield from _unsupported(inner)
+            yield from _unsupported(inner, seen)
     if isinstance(schema.get("additionalProperties"), dict):
-        yield from _unsupported(schema["additionalProperties"])
+        yield from _unsupported(schema["additionalProperties"], seen)
 
 
 # ---------------------------------------------------------------------------------------------------------------- errors
 
 
-def problems(schema: Schema, path: Path) -> list[FieldError]:
+def problems(schema: Schema, path: Path, shared: Sharing) -> list[FieldError]:
     """Return why a schema is not structural, in the order of the texts. It has a structural form (`unsupported`)."""
-    found = [*_invariants(schema, _Level.ROOT, path), *_incomplete(schema, schema, path, path)]
+    found: list[FieldError] = []
+    _check(schema, _Level.ROOT, path, shared.structural, found)
+    found += _incomplete(schema, schema, path, path)
     return sorted(found, key=str)
 
 
-def _invariants(schema: Schema, level: _Level, path: Path) -> Iterator[FieldError]:
-    items, type_ = schema.get("items"), schema.get("type", "")
+def _check(schema: Schema, level: _Level, path: Path, sound: set[int], found: list[FieldError]) -> None:
+    """Append the errors of a node and of those below it, except for junctors. `sound` are the nodes that have none."""
+    if id(schema) in sound and level is not _Level.ROOT:
+        return
+    before = len(found)
+    items, additional = schema.get("items"), schema.get("additionalProperties")
     if isinstance(items, dict):
-        yield from _invariants(items, _Level.ITEM, path.child("items"))
-    elif type_ == "array":
-        yield fieldpath.required(path.child("items"), "must be specified")
+        _check(items, _Level.ITEM, path.child("items"), sound, found)
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     at = path.child("properties")
     for name, inner in properties.items():
         if not inner.keys() <= LEAF or inner.get("type", "") in ("", "array"):
-            yield from _invariants(inner, _Level.FIELD, at.key(name))
-    additional = schema.get("additionalProperties")
-    if additional is not None:
-        if level is _Level.ROOT:
-            yield fieldpath.forbidden(path.child("additionalProperties"), "must not be used at the root")
-        if isinstance(additional, dict):
-            yield from _invariants(additional, _Level.FIELD, path.child("additionalProperties"))
+            _check(inner, _Level.FIELD, at.key(name), sound, found)
+    if isinstance(additional, dict):
+        _check(additional, _Level.FIELD, path.child("additionalProperties"), sound, found)
+    found += _invariants(schema, level, path)
+    if len(found) == before and level is not _Level.ROOT:
+        sound.add(id(schema))
+
+
+def _invariants(schema: Schema, level: _Level, path: Path) -> Iterator[FieldError]:
+    items, type_ = schema.get("items"), schema.get("type", "")
+    if not isinstance(items, dict) and type_ == "array":
+        yield fieldpath.required(path.child("items"), "must be specified")
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    if level is _Level.ROOT and schema.get("additionalProperties") is not None:
+        yield fieldpath.forbidden(path.child("additionalProperties"), "must not be used at the root")
     yield from _extensions(schema, path)
     yield from _values(schema, path, outermost=True)
     yield from _types(schema, level, path)

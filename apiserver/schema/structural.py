@@ -34,6 +34,9 @@ class Rule:
     optional_old_self: bool | None = None
 
 
+NO_PROPERTIES: Mapping[str, Structural] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Structural:
     """A node of a structural schema.
@@ -64,18 +67,35 @@ class Structural:
     rules: tuple[Rule, ...] = ()
 
 
-def of(source: Source) -> Structural:
-    """Return the schema that JSON describes. The JSON was found to be a structural schema."""
+def of(source: Source, nodes: dict[int, Structural] | None = None) -> Structural:
+    """Return the schema that JSON describes. The JSON was found to be a structural schema.
+
+    JSON that is one value at several places becomes one node. `nodes` are those made before, by the identity of their JSON.
+    """
+    return _of(source, {} if nodes is None else nodes)
+
+
+def _of(source: Source, nodes: dict[int, Structural]) -> Structural:
+    known = nodes.get(id(source))
+    if known is not None:
+        return known
+    made = nodes[id(source)] = _made(source, nodes)
+    return made
+
+
+def _made(source: Source, nodes: dict[int, Structural]) -> Structural:
     properties = source.get("properties") or {}
     additional, items = source.get("additionalProperties"), source.get("items")
     return Structural(
         source=source,
         type=source.get("type") or "",
         nullable=bool(source.get("nullable")),
-        properties=MappingProxyType({name: of(below) for name, below in properties.items()}),
-        additional=of(additional) if isinstance(additional, Mapping) else None,
+        properties=MappingProxyType({name: _of(below, nodes) for name, below in properties.items()})
+        if properties
+        else NO_PROPERTIES,
+        additional=_of(additional, nodes) if isinstance(additional, Mapping) else None,
         any_additional=additional is True,
-        items=of(items) if isinstance(items, Mapping) else None,
+        items=_of(items, nodes) if isinstance(items, Mapping) else None,
         default=source.get("default", UNSET),
         preserves=bool(source.get("x-kubernetes-preserve-unknown-fields")),
         embedded=bool(source.get("x-kubernetes-embedded-resource")),
@@ -99,10 +119,13 @@ def _rule(source: Mapping[str, Any]) -> Rule:
 
 
 def below(schema: Structural) -> Iterator[Structural]:
-    """Yield a node and every node below it, outer ones first. Junctors have no nodes."""
-    left = [schema]
+    """Yield a node and every node below it, each once, outer ones first. Junctors have no nodes."""
+    left, seen = [schema], set()
     while left:
         node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         yield node
         left += node.properties.values()
         left += [inner for inner in (node.additional, node.items) if inner is not None]

@@ -23,15 +23,24 @@ class Holders:
         return id(node) in self._found
 
     def _search(self) -> frozenset[int]:
-        found: set[int] = set()
-        order: list[tuple[Structural, Structural | None]] = []
-        left: list[tuple[Structural, Structural | None]] = [(self._schema, None)]
+        above: dict[int, list[Structural]] = {}
+        seen: set[int] = set()
+        left, wanted = [self._schema], list[Structural]()
         while left:
-            node, above = left.pop()
-            order.append((node, above))
-            left += [(below, node) for below in node.properties.values()]
-            left += [(below, node) for below in (node.additional, node.items) if below is not None]
-        for node, above in reversed(order):
-            if above is not None and (id(node) in found or self._wanted(node)):
-                found.add(id(above))
+            node = left.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if self._wanted(node):
+                wanted.append(node)
+            inner = [*node.properties.values(), *(each for each in (node.additional, node.items) if each is not None)]
+            for below in inner:
+                above.setdefault(id(below), []).append(node)
+            left += inner
+        found: set[int] = set()
+        while wanted:
+            for holder in above.get(id(wanted.pop()), ()):
+                if id(holder) not in found:
+                    found.add(id(holder))
+                    wanted.append(holder)
         return frozenset(found)

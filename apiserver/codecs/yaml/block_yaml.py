@@ -6,6 +6,7 @@ be wrong, is left to `as_yaml`, which also words the errors.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -37,8 +38,30 @@ OTHER = object()
 """The result for text of another form."""
 
 
-def read(raw: bytes) -> Any:
-    """Return the value of a document that is a mapping, with members sorted by name, or OTHER."""
+class Blocks:
+    """Nodes that were read before, by their text with its indentation. Equal blocks are read once, and are the same value then, which must
+    not be changed. Half of the text of large definitions repeats other text of theirs."""
+
+    MOST_CHARACTERS = 16 << 10
+    """The longest block that is kept. The parts of longer ones are."""
+    LIMIT = 32 << 20
+    """Characters of all texts: beyond it, all are forgotten."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._characters = 0
+        self.get = self._values.get
+
+    def keep(self, text: str, value: Any) -> None:
+        self._characters += len(text)
+        if self._characters > self.LIMIT:
+            self._values.clear()
+            self._characters = len(text)
+        self._values[text] = value
+
+
+def read(raw: bytes, blocks: Blocks | None = None) -> Any:
+    """Return the value of a document that is a mapping, with members sorted by name, or OTHER. Parts that are in `blocks` are not read again."""
     if raw.translate(None, _USUAL):
         return OTHER
     try:
@@ -47,7 +70,7 @@ def read(raw: bytes) -> Any:
         return OTHER
     if not raw.isascii() and _STRANGE.search(text):
         return OTHER
-    reader = _Reader(text.split("\n"))
+    reader = _Reader(text, Blocks() if blocks is None else blocks)
     try:
         value, end = reader.mapping(reader.next(0), 0)
         return value if value and end == len(reader.lines) - 1 else OTHER
@@ -55,13 +78,28 @@ def read(raw: bytes) -> Any:
         return OTHER
 
 
+def _following(indents: Sequence[int]) -> Sequence[int]:
+    """Return for each line the next one that has no greater indentation. The last line is followed by itself."""
+    found = [len(indents) - 1] * len(indents)
+    for at in range(len(indents) - 2, -1, -1):
+        indent, after = indents[at], at + 1
+        while indents[after] > indent:
+            after = found[after]
+        found[at] = after
+    return found
+
+
 class _Reader:
     """Reads nodes from lines. Each function gets the line where a node begins, and returns the node and the line behind it."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, text: str, blocks: Blocks) -> None:
+        self._text = text
+        self._blocks = blocks
         # A line without indentation that begins no key ends every node.
-        self.lines = [*lines, "."]
+        self.lines = [*text.split("\n"), "."]
+        self._starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.indents = [len(line) - len(text) if (text := line.lstrip(" ")) else _EMPTY for line in self.lines]
+        self._following = _following(self.indents)
         self._levels = 0
         self._keys: dict[str, str] = {}
 
@@ -158,11 +196,28 @@ class _Reader:
 
     def _below(self, at: int, indent: int) -> tuple[Any, int]:
         line, inner = self.lines[at], self.indents[at]
-        if line[inner : inner + 2] == "- " and inner >= indent:
-            return self.sequence(at, inner)
-        if inner <= indent:
+        listed = line[inner : inner + 2] == "- " and inner >= indent
+        if not listed and inner <= indent:
             return None, at
-        return self.mapping(at, inner)
+        behind = self._behind(at, inner, listed=listed)
+        start, end = self._starts[at], self._starts[behind]
+        if end - start > Blocks.MOST_CHARACTERS or self.next(behind) != behind or behind == len(self.lines) - 1:
+            return self.sequence(at, inner) if listed else self.mapping(at, inner)
+        text = self._text[start:end]
+        if (known := self._blocks.get(text)) is not None:
+            return known, behind
+        value, after = self.sequence(at, inner) if listed else self.mapping(at, inner)
+        if after == behind:
+            self._blocks.keep(text, value)
+        return value, after
+
+    def _behind(self, at: int, indent: int, *, listed: bool) -> int:
+        """Return the line behind the node that begins at this line. `listed`: it is a sequence. A comment may end it too early."""
+        lines, indents, following = self.lines, self.indents, self._following
+        at = following[at]
+        while indents[at] == indent and (not listed or lines[at][indent] == "-"):
+            at = following[at]
+        return at
 
     def _ended(self, at: int, indent: int) -> int:
         """Return the next line, which must not go on with a scalar."""
