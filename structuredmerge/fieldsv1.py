@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubetext import utf8
 from kubetext.sorting import in_order
-from structuredmerge.paths import FIELD, Element, PathError, quoted, read, report, wire
+from structuredmerge.paths import FIELD, TRAILING_DATA, Element, PathError, quoted, read, report, wire
 from structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]
@@ -53,33 +53,41 @@ def _name(element: Element) -> str:
     return quoted(f"f:{element[1]}" if element[0] == FIELD else wire(element))
 
 
-def decode(text: bytes) -> Set:
+def decode(text: bytes, *, whole: bool = False) -> Set:
     """Decode FieldsV1; null is the empty set.
 
-    Elements may come in any order. Unknown kinds of elements are dropped with everything below them. Raises
+    Elements may come in any order. Unknown kinds of elements are dropped with everything below them. `whole`: data after the text, or
+    after the JSON value of a key, is an error, as since v6.4.2 of structured-merge-diff. Earlier versions ignore it. Raises
     FieldsError, also for a text deeper than MAX_DEPTH.
     """
     try:
-        root = _DECODER.decode(utf8.paired(text.decode()))
+        decoded = utf8.paired(text.decode())
+        root, end = _DECODER.raw_decode(decoded, len(decoded) - len(decoded.lstrip(_SPACE)))
     except (ValueError, RecursionError) as error:
         raise FieldsError(str(error)) from None
     try:
-        return _node(root, 0)[0]
+        found = _node(root, 0, whole=whole)[0]
     except _Malformed:
         # Latin-1 has one character for each byte, so offsets are upstream's.
-        _walk(text, text.decode("latin-1"), 0)
+        _walk(text, text.decode("latin-1"), 0, whole=whole)
         raise
+    if whole and (rest := decoded[end:].lstrip(_SPACE)):
+        raise FieldsError(_reported(*TRAILING_DATA, text, len(text) - len(rest.encode(errors="surrogatepass"))))
+    return found
 
 
 # Objects become tuples of pairs, because a member may be repeated.
 _DECODER = json.JSONDecoder(object_pairs_hook=tuple)
 
 
+_SPACE = " \t\r\n"
+
+
 class _Malformed(FieldsError):
     """The text is malformed. A second pass finds the place."""
 
 
-def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
+def _node(pairs: Any, depth: int, *, whole: bool) -> tuple[Set, bool]:
     """Return the set below a node, and whether the node itself is a member.
 
     A node with the key `.` or without children is a member.
@@ -97,13 +105,13 @@ def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
         if key == ".":
             is_member = True
             continue
-        element = (FIELD, key[2:]) if key[:2] == "f:" else _element(key)
+        element = (FIELD, key[2:]) if key[:2] == "f:" else _element(key, whole=whole)
         if element is None:
             continue
         if value == ():
             members.append(element)
             continue
-        below, element_is_member = _node(value, depth + 1)
+        below, element_is_member = _node(value, depth + 1, whole=whole)
         if element_is_member:
             members.append(element)
         if below:
@@ -113,14 +121,14 @@ def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
     return Set(frozenset(members), children), is_member
 
 
-def _element(key: str) -> Element | None:
+def _element(key: str, *, whole: bool) -> Element | None:
     try:
-        return read(key)
+        return read(key, whole=whole)
     except PathError:
         raise _Malformed from None
 
 
-def _walk(text: bytes, flat: str, at: int) -> int:
+def _walk(text: bytes, flat: str, at: int, *, whole: bool) -> int:
     """Read one node from an offset up to its end. Raises FieldsError with the first error and its surroundings."""
     at = _token(flat, at)
     if flat[at] != "{":
@@ -134,10 +142,10 @@ def _walk(text: bytes, flat: str, at: int) -> int:
         key = json.loads(utf8.paired(text[at:end].decode()))
         at = _token(flat, end) + 1
         try:
-            understood = key != "." and read(key) is not None
+            understood = key != "." and read(key, whole=whole) is not None
         except PathError as error:
             raise FieldsError(_reported("parsing key as path element", str(error), text, at)) from None
-        at = _walk(text, flat, at) if understood else _VALUE.raw_decode(flat, _token(flat, at))[1]
+        at = _walk(text, flat, at, whole=whole) if understood else _VALUE.raw_decode(flat, _token(flat, at))[1]
         at = _token(flat, at)
     return at + 1
 
@@ -147,7 +155,7 @@ _VALUE = json.JSONDecoder()
 
 def _token(flat: str, at: int) -> int:
     """Return the offset of the next character that is not whitespace."""
-    while flat[at] in " \t\r\n":
+    while flat[at] in _SPACE:
         at += 1
     return at
 

@@ -27,6 +27,7 @@ from kubetext.strconv import parse_int
 from structuredmerge import values
 
 __all__ = [
+    "TRAILING_DATA",
     "Element",
     "Path",
     "PathError",
@@ -171,8 +172,11 @@ def _number(number: int | float, *, plain: range) -> str:
     return f"{'-' * sign}{first}{point}{''.join(map(str, rest))}e{exponent:+03d}"
 
 
-def read(text: str) -> Element | None:
-    """Return the element of a FieldsV1 key; None if its letter is unknown. Raises PathError."""
+def read(text: str, *, whole: bool = False) -> Element | None:
+    """Return the element of a FieldsV1 key; None if its letter is unknown. Raises PathError.
+
+    `whole`: text after a JSON value is an error, as since v6.4.2 of structured-merge-diff. Earlier versions ignore it.
+    """
     letter, colon = text[:1], text[1:2]
     if colon != ":":
         short = len(text.encode(errors="replace")) < 2
@@ -180,9 +184,9 @@ def read(text: str) -> Element | None:
     if letter == "f":
         return (FIELD, text[2:])
     if letter == "k":
-        return (KEY, _read_keys(text[2:]))
+        return (KEY, _read_keys(text[2:], whole=whole))
     if letter == "v":
-        return (VALUE, _read_value(text[2:]))
+        return (VALUE, _read_value(text[2:], whole=whole))
     if letter == "i":
         try:
             return (INDEX, parse_int(text[2:]))
@@ -215,30 +219,39 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _parsed(text: str, start: int) -> Any:
-    """Return the JSON value at an offset. The text after it is ignored, as upstream does."""
+def _parsed(text: str, start: int, *, whole: bool) -> Any:
+    """Return the JSON value at an offset."""
+    paired = utf8.paired(text)
     try:
-        return _DECODER.raw_decode(utf8.paired(text), start)[0]
+        value, end = _DECODER.raw_decode(paired, start)
     except PathError:
         raise
     except (ValueError, RecursionError) as error:
         raise PathError(report("Read", str(error), text.encode(errors="replace"), start)) from None
+    if whole and (rest := paired[end:].lstrip(_SPACE)):
+        read = len(paired[: -len(rest)].encode(errors="replace"))
+        raise PathError(report(*TRAILING_DATA, paired.encode(errors="replace"), read))
+    return value
 
 
-def _read_value(text: str) -> values.Key:
+TRAILING_DATA: Final = "managedFields parsing", "unexpected trailing data after JSON object"
+"""The operation and the problem that upstream reports."""
+
+
+def _read_value(text: str, *, whole: bool) -> values.Key:
     start = len(text) - len(text.lstrip(_SPACE))
     if text[start : start + 1] not in _STARTS:
         raise PathError(report("Read", "unexpected value type: 0", text.encode(errors="replace"), start))
-    return _key(_parsed(text, start), text)
+    return _key(_parsed(text, start, whole=whole), text)
 
 
-def _read_keys(text: str) -> tuple[tuple[str, values.Key], ...]:
+def _read_keys(text: str, *, whole: bool) -> tuple[tuple[str, values.Key], ...]:
     start = len(text) - len(text.lstrip(_SPACE))
     if text[start : start + 1] not in ("{", "n"):
         raw = text.encode(errors="replace")
         found = raw[start : start + 1] or b"\0"
         raise PathError(report("ReadObjectCB", b"expect { or n, but found " + found, raw, min(start + 1, len(raw))))
-    pairs = _parsed(text, start) or ()
+    pairs = _parsed(text, start, whole=whole) or ()
     return tuple(sorted(((name, _key(value, text)) for name, value in pairs), key=_name))
 
 

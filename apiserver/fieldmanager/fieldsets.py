@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from apiserver.apimachinery.releases import NEWEST, V1_37, Release, at, since
 from apiserver.apimachinery.remembered import Remembered
 from apiserver.codecs.json import rawjson
 from structuredmerge import fieldsv1
@@ -21,6 +22,15 @@ _SET_BYTES = 32
 NOTHING = b"{}"
 
 
+REFUSES_TRAILING_DATA = since(
+    V1_37,
+    True,  # noqa: FBT003 - the value
+    before=False,
+    what="metadata.managedFields with data after the JSON value of a key are refused",
+)
+"""Upstream: kubernetes-sigs/structured-merge-diff `fieldpath/serialize.go`, v6.3.3 and v6.4.2."""
+
+
 class FieldSet(NamedTuple):
     """A set, and its text as it is stored."""
 
@@ -31,7 +41,8 @@ class FieldSet(NamedTuple):
 class FieldSets:
     """The cache. Any thread may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: Release = NEWEST) -> None:
+        self._whole = at(release, REFUSES_TRAILING_DATA)
         self._remembered = Remembered[FieldSet](REMEMBERED_BYTES)
 
     @property
@@ -45,7 +56,7 @@ class FieldSets:
         key = text.decode()
         found = self._remembered.get(key)
         if found is None:
-            set_ = fieldsv1.decode(text)
+            set_ = fieldsv1.decode(text, whole=self._whole)
             found = FieldSet(set_, fieldsv1.encode(set_))
             self._remembered.add(key, found, size=_SET_BYTES * len(text))
         return found

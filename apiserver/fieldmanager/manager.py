@@ -78,7 +78,7 @@ class FieldManagers:
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
         self._keeps = at(kinds.release, AFTER_FAILURE) == KEPT
-        self._sets = FieldSets()
+        self._sets = FieldSets(kinds.release)
         self._versions: dict[tuple[str, str, str], Versions] = {}
 
     def updated(self, new: Object, live: Object | None, writer: Writer) -> Object:

@@ -18,7 +18,7 @@ class Member:
     * `update` is the text for a change of the stored value; with `once_set` the member may be set and unset.
     * `limited` applies the limit of the type: elements of a list, bytes of a text. A longer list is one error, and nothing else is checked.
     * `unique` reports repeated elements, by the list's identity. Elements then correspond to stored ones by it.
-    * `keys` check the keys of a map, `checks` the value, `items` the elements of a list.
+    * `keys` check the keys of a map, `checks` the value, `items` the elements of a list, `parts` members of a struct that are set.
     * `alone`: no rule of the kind itself refuses the same values, so these tags decide whether an object is valid.
     """
 
@@ -30,6 +30,7 @@ class Member:
     keys: Sequence[Check] = ()
     checks: Sequence[Check] = ()
     items: Sequence[Check] = ()
+    parts: Mapping[str, Check] = field(default_factory=dict)
     alone: bool = False
 
 

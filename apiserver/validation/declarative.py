@@ -126,7 +126,7 @@ def _step(field: Field, tags: Tags, declarations: Declarations, mode: _Mode) -> 
         member = Member(unique=member.unique)
     inner = _inner(field.type, member, declarations, mode)
     repeats = member.unique and (mode == "all" or member.alone)
-    own = (member.checks, member.required, member.keys, member.limited, member.update, repeats)
+    own = (member.checks, member.parts, member.required, member.keys, member.limited, member.update, repeats)
     return _MemberReader(field, member, inner, repeats=repeats).read if inner is not None or any(own) else None
 
 
@@ -175,13 +175,14 @@ class _MemberReader:
         self._by_value = isinstance(field.type, Struct) and not types.is_pointer(field)
 
     def read(self, parent: Object, old_parent: Object | None, path: Path) -> Iterator[FieldError]:
-        name, member = self._field.name, self._member
-        value, old = parent.get(name), None if old_parent is None else old_parent.get(name)
+        member = self._member
+        value = parent.get(self._field.name)
+        old = None if old_parent is None else old_parent.get(self._field.name)
         if self._by_value:
             value, old = value or {}, old if old_parent is None else old or {}
         if old_parent is not None and self._same(value, old):
             return
-        at = path.child(name)
+        at = path.child(self._field.name)
         if (
             old_parent is not None
             and member.update
@@ -206,6 +207,10 @@ class _MemberReader:
                 yield from check(key, at)
         for check in member.checks:
             yield from check(value, at)
+        for name, check in member.parts.items():
+            part = value.get(name)
+            if part and part != (old or {}).get(name):
+                yield from check(part, at.child(name))
         if self._inner is not None:
             yield from self._inner(value, old, at)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from apiserver.codecs.json import json_strings
 from apiserver.schema import types
-from apiserver.schema.types import ListOf, MapOf, RawJSON, Struct, Type
+from apiserver.schema.types import ListOf, MapOf, Quantity, RawJSON, Struct, Type
 from kubetext import utf8
 
 
@@ -65,8 +65,8 @@ def _object(written: list[tuple[str, Any]]) -> dict[str, Any]:
 def read(shape: Struct, text: str) -> Any:
     """Return the value of a document of that shape. `text` is valid JSON.
 
-    Long numbers and numbers that are not integers are `Literal`. Raw JSON is `msgspec.Raw`, as it was sent. A list or object where the
-    shape has none is returned empty.
+    Long numbers and numbers that are not integers are `Literal`. Raw JSON is `msgspec.Raw`, as it was sent. Amounts keep their escapes,
+    which Go does not read. A list or object where the shape has none is returned empty.
     """
     return _value(shape, utf8.paired(text), _after(text, 0), sent=text)[0]
 
@@ -96,7 +96,7 @@ def _value(type_: Type | None, text: str, at: int, *, sent: str) -> tuple[Any, i
         return _elements(type_.item, text, at + 1, sent=sent) if isinstance(type_, ListOf) else ([], _behind(text, at))
     if first == '"':
         end = json_strings.end(text, at)
-        return _string(text, at, end), end
+        return text[at + 1 : end - 1] if isinstance(type_, Quantity) else _string(text, at, end), end
     end = _end(_WORD, text, at)
     return _WORDS[first] if first in _WORDS else _number(text[at:end]), end
 

@@ -24,7 +24,7 @@ from apiserver.codecs.objects import times, typed
 from apiserver.schema import types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
-from kubetext import quantity
+from kubetext import quantity, utf8
 from kubetext.strconv import json_float
 
 MAX_STRICT_ERRORS = 100
@@ -63,8 +63,8 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
     read = _reader(shape)
     value = {} if value is None else value
     escapes = b"\\" in raw and _ESCAPED_AMOUNT.search(raw) is not None
-    if escapes:
-        _spell_amounts(value, shape, raw)
+    if escapes and not _spell_amounts(value, shape, raw):
+        return _decode_again(shape, value, raw, root=root)
     try:
         try:
             return Decoded(read(value), [])
@@ -93,14 +93,14 @@ def _decode_open(shape: Struct, value: Any, *, root: str, raw: bytes) -> Decoded
     return found
 
 
-def decode_written(shape: Struct, value: Any) -> Decoded:
+def decode_written(shape: Struct, value: Any, *, root: str = "") -> Decoded:
     """Decode a value that `as_written` read. A repeated member is decoded into the value that is present already, as in Go, and each
-    occurrence is checked.
+    occurrence is checked. `root` is that of `decode`.
 
     Raises DecodeError.
     """
     try:
-        walk = _Walk(shape, {} if value is None else value, "")
+        walk = _Walk(shape, {} if value is None else value, root)
         if walk.error:
             raise DecodeError(walk.error)
         return Decoded(_reader(shape)(walk.object), walk.unknown)
@@ -113,13 +113,23 @@ _ESCAPED_AMOUNT = json_strings.linear(rb'"%b(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt/])%b)
 """A text that may be an amount once its escapes are read."""
 
 
-def _spell_amounts(value: Any, shape: Struct, raw: bytes) -> None:
-    """Restore amounts with escapes as the JSON spells them. Go reads no escapes in amounts, so these are invalid."""
+def _spell_amounts(value: Any, shape: Struct, raw: bytes) -> bool:
+    """Restore amounts with escapes as the JSON spells them. Go reads no escapes in amounts, so these are invalid. Return whether the JSON
+    has the structure of the shape: only then they can be found so."""
     try:
         texts = typed.splitter(shape, _is_amount)(raw)
     except (ValueError, RecursionError):
-        return  # another structure, which is refused
+        return False
     _put_texts(value, texts)
+    return True
+
+
+def _decode_again(shape: Struct, value: Any, raw: bytes, *, root: str) -> Decoded:
+    """Decode a value of another structure from its text. Raises DecodeError."""
+    written = as_written.read(shape, utf8.decoded(raw))
+    if isinstance(written, dict) and isinstance(value, dict):
+        written = as_written.without(written, written.keys() - value.keys())
+    return decode_written(shape, written, root=root)
 
 
 def _put_texts(value: Any, texts: Any) -> None:

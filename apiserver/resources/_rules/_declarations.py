@@ -144,6 +144,7 @@ _TYPES = {
         }
     ),
     "DeviceClaimConfiguration": Tags(members={"requests": _REQUESTS}),
+    "DeviceClass": Tags(members={"metadata": Member(parts={"name": _worded(_long_name)})}),
     "DeviceClassSpec": Tags(
         members={
             "selectors": Member(limited=True),

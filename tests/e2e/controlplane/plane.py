@@ -109,12 +109,24 @@ class ControlPlane:
 
     def restart(self, *flags: str, client_flags: Sequence[str] = ()) -> None:
         """Restart kube-apiserver with these flags, and its clients with those."""
+        self.stop_clients()
+        self.flags, self.client_flags = flags, client_flags
+        self.restart_apiserver()
+        self.start_clients()
+
+    def restart_apiserver(self) -> None:
+        """Restart kube-apiserver, in the chosen version. Its clients go on."""
+        self.kill_apiserver()
+        self.start_apiserver()
+
+    def restart_clients(self) -> None:
+        """Restart controllers and scheduler, in the chosen version."""
+        self.stop_clients()
+        self.start_clients()
+
+    def stop_clients(self) -> None:
         for name in self.processes.keys() & {"kube-scheduler", "kube-controller-manager"}:
             self.processes.pop(name).stop()
-        self.kill_apiserver()
-        self.flags, self.client_flags = flags, client_flags
-        self.start_apiserver()
-        self.start_clients()
 
     def stop_apiserver(self) -> None:
         self.processes.pop("kube-apiserver").stop()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from tests.promises.api.client import SECONDS, Client, Object, claim, device_class, resource_slice
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -221,6 +222,20 @@ def test_a_name_that_is_no_dns_subdomain_is_422(api: Client, mine: str, name: st
     ):
         refusal = api.refusal("POST", path, obj)
         assert (refusal.code, refusal.reason, refusal.details["name"]) == (422, "Invalid", name)
+
+
+@pytest.mark.parametrize("name", ["A_", "x" * 254])
+def test_name_of_a_class_is_reported_where_its_type_declares_it(
+    api: Client, mine: str, name: str, release: Release
+) -> None:
+    made = {**device_class(name, labels={"::": ""}), "spec": {"selectors": [{"cel": {"expression": "1"}}]}}
+    reply = api.ask("POST", api.classes, made)
+
+    assert reply.status == 422
+    fields = [cause["field"] for cause in reply.json["details"]["causes"]]
+    labels, selector = "metadata.labels", "spec.selectors[0].cel.expression"
+    first = ["metadata.name", labels, selector]
+    assert fields == at(release, since(V1_37, [labels, selector, "metadata.name"], before=first))
 
 
 def test_repeated_owner_references_go_with_a_warning(api: Client, mine: str) -> None:

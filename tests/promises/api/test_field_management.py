@@ -530,6 +530,24 @@ def test_managers_of_all_versions_share_one_object(api: Client, path: str, mine:
     )
 
 
+@pytest.mark.parametrize("key", ["v:1 x", 'v:"a"x', "v:nullx", 'k:{"a":1}{}', 'k:{"a":1} x'])
+def test_managers_with_data_after_a_value_are_kept_or_dropped(
+    api: Client, mine: str, key: str, release: Release
+) -> None:
+    entry = {
+        "manager": "m",
+        "operation": "Update",
+        "apiVersion": f"{api.group}/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:finalizers": {key: {}}}},
+    }
+    path = f"{api.classes}/{mine}"
+    api.create(api.classes, device_class(mine))
+    changed = api.patch(path, {"metadata": {"managedFields": [entry]}})
+    expected = at(release, since(V1_37, [], before=["m"]))
+    assert [held["manager"] for held in changed["metadata"].get("managedFields", ())] == expected
+
+
 # Every form
 
 

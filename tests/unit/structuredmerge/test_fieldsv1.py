@@ -116,6 +116,30 @@ def test_first_fault_is_reported_with_its_surroundings(text: str, error: str) ->
     assert str(raised.value) == error
 
 
+def test_data_after_a_json_value_is_ignored_or_refused() -> None:
+    """v6.3.3 of structured-merge-diff ignores it, v6.4.2 refuses it. Recorded with both kube-apiservers."""
+    for key, read in {
+        "v:1 x": item(1),
+        'v:"é"x': item("é"),
+        'k:{"a":1}{}': keyed({"a": 1}),
+        "k:null x": keyed({}),
+    }.items():
+        text = json.dumps({f"{key}": {}}, ensure_ascii=False).encode()
+        assert decode(text) == sets.of([(read,)])
+        with pytest.raises(FieldsError, match="managedFields parsing: unexpected trailing data after JSON object"):
+            decode(text, whole=True)
+    for key in ("v:1 ", "v: 1\\n", 'k: {\\"a\\":1} '):
+        text = f'{{"{key}":{{}}}}'.encode()
+        assert decode(text, whole=True) == decode(text) != EMPTY
+    assert decode(b'{"f:a":{}} \n', whole=True) == decode(b' {"f:a":{}}x') == sets.of([(A,)])
+    with pytest.raises(FieldsError) as raised:
+        decode('{"f:é":{}} x'.encode(), whole=True)
+    assert str(raised.value) == (
+        'managedFields parsing: unexpected trailing data after JSON object, error found in #10 byte of ...|f:é":{}} x|..., '
+        'bigger context ...|{"f:é":{}} x|...'
+    )
+
+
 def test_message_about_a_long_text_shows_one_piece_around_the_fault() -> None:
     text = '{"f:' + "x" * 4086 + '":{},"bad":{}}'
     with pytest.raises(FieldsError) as raised:

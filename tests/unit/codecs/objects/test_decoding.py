@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from apiserver import resources
 from apiserver.apimachinery.releases import V1_36, at
-from apiserver.codecs.json import rawjson
+from apiserver.codecs.json import as_written, rawjson
 from apiserver.codecs.objects import canonical, decoding, typed
 from apiserver.wire import as_json
 from kubetext.quoting import go_quote
@@ -141,6 +141,34 @@ def test_an_amount_has_no_escapes(amount: str, beside: str, before: str) -> None
     fine = text.replace(amount.encode(), b'"1"').replace(before.encode(), b"")
     [device] = decoding.decode(shape, as_json.loads(fine, shape), raw=fine).object["spec"]["devices"]
     assert (device["name"], device["capacity"]) == ("1", {"m": {"value": "1"}})
+
+
+@pytest.mark.parametrize(
+    "misfit", ['"driver":1', '"pool":[]', '"perDeviceNodeSelection":"x"', '"sharedCounters":[false,{"name":2}]']
+)
+@pytest.mark.parametrize("amount", AMOUNTS)
+def test_an_amount_with_escapes_is_reported_before_members_of_other_types(amount: str, misfit: str) -> None:
+    """An amount reads itself, and its error ends Go's decoder. It is found wherever it stands, also in values of another structure."""
+    shape = KINDS["ResourceSlice"]
+    devices = f'"devices":[5,{{"name":1,"capacity":{{"m":{{"value":{amount}}}}}}}]'
+    for members in (f"{misfit},{devices}", f"{devices},{misfit}"):
+        text = f'{{"spec":{{{members}}}}}'.encode()
+        with pytest.raises(decoding.DecodeError, match=r"^quantities must match the regular expression"):
+            decoding.decode(shape, as_json.loads(text, shape), raw=text)
+        fine = text.replace(amount.encode(), b'"1"')
+        with pytest.raises(decoding.DecodeError, match=r"^json: cannot unmarshal"):
+            decoding.decode(shape, as_json.loads(fine, shape), raw=fine)
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+def test_an_amount_with_escapes_is_refused_if_a_later_one_replaces_it(amount: str) -> None:
+    shape = KINDS["ResourceSlice"]
+    text = f'{{"spec":{{"devices":[{{"capacity":{{"m":{{"value":{amount}}},"m":{{"value":"1"}}}}}}]}}}}'
+    with pytest.raises(decoding.DecodeError, match=r"^quantities must match the regular expression"):
+        decoding.decode_written(shape, as_written.read(shape, text))
+    fine = as_written.read(shape, text.replace(amount, '"2"').replace("devices", "dev\\u0069ces"))
+    [device] = decoding.decode_written(shape, fine).object["spec"]["devices"]
+    assert device["capacity"] == {"m": {"value": "1"}}
 
 
 def test_raw_json_with_escapes_that_looks_like_an_amount_is_kept() -> None:
