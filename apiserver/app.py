@@ -80,6 +80,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
+from kubecel.kubernetes import environments
 
 logger = logging.getLogger(__name__)
 
@@ -323,7 +324,8 @@ def released(config: Config, release: Release, custom: Sequence[Resource] = ()) 
 
 
 def _prepare(served: Kinds) -> None:
-    """Make what is derived from shapes, and kept with them."""
+    """Make what is derived from shapes and releases, and kept with them."""
+    environments.base(served.release)
     for kind in served.known:
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)

@@ -28,7 +28,7 @@ class Aggregated:
 
     def __init__(self, groups: Groups) -> None:
         value = document(groups)
-        self._document = Document.of(value, apidiscovery.API_GROUP_DISCOVERY_LIST)
+        self._document = Document(value, apidiscovery.API_GROUP_DISCOVERY_LIST)
         self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
 
     def answer(self, question: Question) -> Answer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Query
@@ -39,20 +39,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document in every form in which it is served, made once."""
+    """One document in every form in which it is served. A form is made when it is first asked for: composing a server makes none."""
 
-    forms: Mapping[Representation, bytes]
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any], shape: Struct) -> Self:
-        return cls({plain: form.document(plain, value, shape).run() for plain in negotiation.PLAIN})
+    value: Mapping[str, Any]
+    shape: Struct
+    made: dict[Representation, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def form(self, representation: Representation) -> bytes:
-        return self.forms[representation]
+        found = self.made.get(representation)
+        if found is None:
+            found = self.made[representation] = form.document(representation, self.value, self.shape).run()
+        return found
 
     @property
     def json(self) -> bytes:
-        return self.forms[negotiation.as_json(negotiation.INDENTED)]
+        return self.form(negotiation.as_json(negotiation.INDENTED))
 
 
 def answered(document: Document, question: Question) -> Answer:

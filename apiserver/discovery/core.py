@@ -30,8 +30,8 @@ class Core:
         }
         self._aggregated = Aggregated({served.CORE: {VERSION: resources}})
         self.documents = {
-            ROOT: Document.of(versions, machinery.API_VERSIONS),
-            f"{ROOT}/{VERSION}": Document.of(listed, machinery.API_RESOURCE_LIST),
+            ROOT: Document(versions, machinery.API_VERSIONS),
+            f"{ROOT}/{VERSION}": Document(listed, machinery.API_RESOURCE_LIST),
         }
 
     def answer(self, question: Question) -> Answer | None:

@@ -41,15 +41,15 @@ class Discovery:
         self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = (), core: Core | None = None
     ) -> None:
         groups = {name: versions for name, versions in kinds.groups.items() if name != served.CORE}
-        self._root = Document.of(group_list(groups), machinery.API_GROUP_LIST)
+        self._root = Document(group_list(groups), machinery.API_GROUP_LIST)
         self._aggregated = Aggregated(groups)
         self._core = core
         self._custom = kinds.custom_groups
         self._groups = {
-            name: Document.of(group(name, versions, top=True), machinery.API_GROUP) for name, versions in groups.items()
+            name: Document(group(name, versions, top=True), machinery.API_GROUP) for name, versions in groups.items()
         }
         self._versions = {
-            (name, v): Document.of(resource_list(name, v, members), machinery.API_RESOURCE_LIST)
+            (name, v): Document(resource_list(name, v, members), machinery.API_RESOURCE_LIST)
             for name, versions in groups.items()
             for v, members in versions.items()
         }

@@ -47,8 +47,6 @@ _FORMS = {
     for pretty in (False, True)
     for target in (None, *_TARGETS.values())
 }
-PLAIN = tuple(plain for (_, _, target), plain in _FORMS.items() if target is None)
-"""All forms in which an object is written without a conversion."""
 INDENTED = _FORMS[JSON, True, None]
 """The form of an error for a client that accepts no form that can carry it."""
 

@@ -8,9 +8,14 @@ import pytest
 
 from apiserver import app, resources
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37, Release
+from apiserver.apimachinery.request import Query
 from apiserver.config import config
 from apiserver.config.config import Config
+from apiserver.discovery.answers import Question
+from apiserver.discovery.groups import Discovery
 from apiserver.schema.featuregate import Spec, Stage, versioned
+from apiserver.wire.forms import form
+from kubecel.kubernetes import environments
 
 UNTIL, SINCE = "OnlyBefore", "OnlySince"
 
@@ -76,3 +81,24 @@ def test_gates_that_a_release_cannot_have_are_ignored_with_a_warning(
     assert record.__dict__["featureGate"] == (UNTIL if release == V1_37 else SINCE)
     app.kinds(fit.serving)
     assert dataclasses.replace(fit, serving=asked.serving) == asked
+
+
+def test_expressions_of_a_release_are_prepared_outside_of_the_event_loop() -> None:
+    """`released` runs in a thread, and composing does not."""
+    for release in SUPPORTED:
+        environments.base.cache_clear()
+        settings, served = app.released(given(), release)
+        made = environments.base.cache_info().misses
+        resources.DeviceSelectors(app.gates(settings.serving, served))
+        assert environments.base.cache_info().misses == made
+
+
+def test_composed_discovery_makes_no_form_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(form, "document", refuse)
+    _, served = app.released(given(), NEWEST)
+    found = Discovery(served, version={})
+    with pytest.raises(AssertionError):
+        found.answer(Question(method="GET", path="/apis", query=Query("")))
