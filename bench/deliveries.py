@@ -17,6 +17,7 @@ from apiserver.storage import administration, functions, pipeline
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.functions import Commands, Mutation
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
 from bench import accounting, client
 from bench.client import Seen, Target, WatchProtocol
 from bench.forms import Form
@@ -166,7 +167,7 @@ async def _round_trips(
 ) -> list[float]:
     commands, value = Commands(RESOURCE), slice_body("resource.sluice.dev", "s", "node-000000")
     head = functions.head(await writer.call(commands.head))
-    deadline, last = b"%d" % (head.now_ms + 10 * DEADLINE_MS), b"%d-%d" % divmod(head.last, 1 << 16)
+    deadline, last = b"%d" % (head.now_ms + 10 * DEADLINE_MS), keys.stream_id(head.last).encode()
     started, arrived = list[float](), list[float]()
     expected, began = b"-", time.perf_counter()
     for number in range(writes):

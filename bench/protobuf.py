@@ -24,7 +24,7 @@ def stored(number: int) -> bytes:
     given = {name: document[name] for name in ("metadata", "spec")}
     given["metadata"] |= {
         "uid": f"5f3c1f1e-0000-4000-8000-{number:012}",
-        "resourceVersion": str(1 << 16 | number),
+        "resourceVersion": str(1 << 46 | number),
         "generation": 1,
         "creationTimestamp": "2026-06-01T12:00:00Z",
     }

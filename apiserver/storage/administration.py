@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from apiserver.storage import functions, rights
 from apiserver.storage.bootstrap import Broken, follow_chain
@@ -46,8 +46,11 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
         if library_refusals(await connection.call(LIBRARY_LIST)):
             await connection.call(pack("FUNCTION", "LOAD", "REPLACE", functions.CODE))
             done.append(f"function library {functions.LIBRARY} {functions.code_hash(functions.CODE)}: loaded")
-        for resource in resources:
-            reply = await connection.call(Commands(resource).init(server.run_id, secrets.token_hex(8)))
+        commands = {resource: Commands(resource) for resource in resources}
+        present = await survey(connection, options, commands)
+        schema = functions.schema_beside(present.heads.values())
+        for resource, command in commands.items():
+            reply = await connection.call(command.init(server.run_id, secrets.token_hex(8), schema))
             if reply[0] == b"HALF":
                 halves.append(f"{resource} is half there: of its keys only {', '.join(k.decode() for k in reply[1:])}")
             else:
@@ -72,6 +75,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
         found = await survey(connection, options, commands)
         warnings = found.server.warnings() + await _durability(connection, options)
         warnings.append(await _rights(connection))
+        warnings.append(_rounded(found.heads))
         if not found.refusals:
             warnings += [
                 await _broken(connection, resource, commands[resource], head) for resource, head in found.heads.items()
@@ -94,6 +98,15 @@ async def _durability(connection: Connection, options: StoreOptions) -> list[str
         return durability_warnings(await connection.call(DURABILITY))
     except (Rejected, Failed):
         return []
+
+
+def _rounded(heads: Mapping[str, Head]) -> str:
+    if all(head.last < keys.EXACT_DOUBLES for head in heads.values()):
+        return ""
+    return (
+        "this store counts versions above 2^53, which clients in JavaScript round: they may drop updates. Export its objects and import "
+        "them into a new store to change that"
+    )
 
 
 async def _rights(connection: Connection) -> str:
@@ -147,7 +160,7 @@ async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
 
 def _described(resource: str, head: Head) -> str:
     return (
-        f"{resource}: epoch {head.epoch}, last {_id(head.last)}, floor {_id(head.floor)}, "
+        f"{resource}: schema {head.schema}, epoch {head.epoch}, last {_id(head.last)}, floor {_id(head.floor)}, "
         f"{head.objects} objects, {head.size} bytes"
     )
 

@@ -1,5 +1,5 @@
 #!lua name=sluice1
--- The ten functions of the store, schema 1. Names carry the version, so that sl2_* can be loaded beside them.
+-- The ten functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
 --
 -- KEYS (all functions): 1 objects (hash)  2 revisions (hash: "<id> <token> <uid>")  3 log (stream)  4 meta (hash)  5 epochs (hash)
 --   meta: epoch, last, floor, schema, init, count, bytes, raised
@@ -17,13 +17,18 @@
 -- every write until `fence` has started an epoch of their own. A change takes the ID behind `last`, whatever the stream ends with, and
 -- where that is taken the log is foreign. So an ID is never given out twice, whoever has not noticed yet.
 --
--- An epoch is a moment in 65536ths of a second since EPOCH_ZERO. `fence` takes the highest of the stored one, the highest that its
--- caller has met, and now; and goes on from there by a random step that the caller draws (docs/storage.md).
+-- An epoch is a moment. `fence` takes the highest of the stored one, the highest that its caller has met, and now; and goes on from
+-- there by a random step that the caller draws (docs/storage.md). The schema of a log says how its epochs count and where n ends. A log
+-- keeps the schema that `init` gave it. Revisions of schema 2 are below 2^53, so that JavaScript clients read them exactly.
 
 local OLD_VALUE_LIMIT = 1572864         -- a longer old value is left out of the log; the floor rises to that entry instead
-local N_LIMIT = 65536 - 1024            -- n must stay below 2^16: past this the epoch is raised, which continues the log
-local EPOCH_ZERO = 1735689600000        -- 2025-01-01T00:00:00Z in ms
-local EPOCHS_PER_MS = 65.536
+local SMALL_EPOCHS = 2 ^ 41             -- epochs of schema 2 are below it, those of schema 1 at or above it (watchcache/keys.py)
+-- zero: ms since 1970 of epoch 0. per_ms: epochs in a millisecond. step: what the caller's step, in 65536ths of a second, is divided by.
+-- n_limit: past this n the epoch is raised, which continues the log. n_end: n must stay below it; a batch takes 64 of them.
+local SCHEMAS = {
+  ['1'] = { zero = 1735689600000, per_ms = 65.536, step = 1, n_limit = 65536 - 1024, n_end = 65536 },  -- since 2025-01-01T00:00:00Z
+  ['2'] = { zero = 1767225600000, per_ms = 1.024, step = 64, n_limit = 4096 - 128, n_end = 4096 },     -- since 2026-01-01T00:00:00Z
+}
 local TRIM_STEP = 5000                  -- entries removed by one call of floor
 
 -- init marker of a log -> the last ID that this process gave out there
@@ -34,8 +39,11 @@ local function now_ms()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
-local function clock_epoch()
-  return math.floor((now_ms() - EPOCH_ZERO) * EPOCHS_PER_MS)
+-- The first epoch above all of these and above the clock, by a random step.
+local function next_epoch(schema, step, ...)
+  local form = SCHEMAS[schema]
+  local clock = math.floor((now_ms() - form.zero) * form.per_ms)
+  return math.max(0, clock, ...) + math.ceil(tonumber(step) / form.step)
 end
 
 local function int(number)
@@ -56,12 +64,14 @@ end
 
 -- The state that a write starts from, or nil and the reason why there is none.
 local function open(keys)
-  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'count', 'bytes', 'init')
+  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'count', 'bytes', 'init', 'schema')
   if not m[1] then return nil, 'no meta' end
   local count = tonumber(m[3])
   if redis.call('HLEN', keys[2]) ~= count then return nil, 'revisions do not match the count' end
   if redis.call('HLEN', keys[1]) ~= count then return nil, 'objects do not match the count' end
-  return { epoch = m[1], last = m[2], count = count, bytes = tonumber(m[4]), init = m[5] }
+  local form = SCHEMAS[m[6]]
+  if not form then return nil, 'unknown schema' end
+  return { epoch = m[1], last = m[2], count = count, bytes = tonumber(m[4]), init = m[5], form = form }
 end
 
 -- What must not fail behind an XADD: the caller's right to write down what the log says. nil, or an error.
@@ -102,6 +112,10 @@ local function change(keys, state, kind, key, expected, token, uid, value)
   end
 
   local _, n = split(state.last)
+  if n + 1 >= state.form.n_end then -- the epoch could not be raised in time: `fence` does it
+    left[state.init] = nil
+    return { 'FOREIGN', state.last }
+  end
   local entry = { 'XADD', keys[3], 'NOMKSTREAM', state.epoch .. '-' .. int(n + 1),
     'k', key, 't', kind == 'del' and '2' or (old and '1' or '0'), 'm', id or '-', 'p', state.last, 'w', token }
   if kind == 'put' then
@@ -163,10 +177,10 @@ local function admit(keys, epoch, deadline)
   return state
 end
 
--- Raises the epoch when n is about to leave its 32 bits: writers get EPOCH next, readers see an ordinary fence entry.
+-- Raises the epoch when n is about to leave its bits: writers get EPOCH next, readers see an ordinary fence entry.
 local function roll_over(keys, state)
   local epoch, n = split(state.last)
-  if n >= N_LIMIT then start_epoch(keys, state, epoch + 1, '-') end
+  if n >= state.form.n_limit then start_epoch(keys, state, epoch + 1, '-') end
 end
 
 -- put
@@ -308,14 +322,16 @@ end
 --   ARGV    a name for this process, the highest epoch of this log that the caller has met, a random step (at least 1)
 --   returns {'OK', epoch, last, '1' if a new epoch was started else '0'} | {'LOST', why}
 local function fence(keys, args)
-  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'init')
+  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'init', 'schema')
   if not m[1] then return { 'LOST', 'no meta' } end
+  if not SCHEMAS[m[4]] then return { 'LOST', 'unknown schema' } end
   local stored, met = tonumber(m[1]), tonumber(args[2])
+  if m[4] == '2' and met >= SMALL_EPOCHS and stored < SMALL_EPOCHS then met = 0 end -- of another store: no revision of it is one of ours
   if left[m[3]] == m[2] and stored >= met then return { 'OK', m[1], m[2], '0' } end
   local refused = no_right(keys)
   if refused then return refused end
   local state = { epoch = m[1], last = m[2], init = m[3] }
-  local id = start_epoch(keys, state, math.max(stored, met, clock_epoch()) + tonumber(args[3]), args[1])
+  local id = start_epoch(keys, state, next_epoch(m[4], args[3], stored, met), args[1])
   if not id then return { 'LOST', 'no log' } end
   if type(id) == 'table' then return id end
   return { 'OK', state.epoch, id, '1' }
@@ -405,7 +421,8 @@ local function init(keys, args)
     table.insert(there, 1, 'HALF')
     return there
   end
-  local epoch = int(math.max(0, clock_epoch()) + tonumber(args[4]))
+  if not SCHEMAS[args[2]] then return redis.error_reply('ERR unknown schema') end
+  local epoch = int(next_epoch(args[2], args[4]))
   local id = redis.pcall('XADD', keys[3], epoch .. '-*', 'k', '', 't', '9', 'm', '-', 'p', '-', 'w', args[1])
   if type(id) == 'table' then return id end
   redis.call('HSET', keys[4], 'epoch', epoch, 'last', id, 'floor', id, 'schema', args[2], 'init', args[3],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +15,17 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
 
 LIBRARY = "sluice1"
-SCHEMA = "1"
+SCHEMA = "2"
+"""The schema of new stores: revisions below 2^53."""
+SCHEMAS = ("1", SCHEMA)
+"""The schemas that this version serves. A log keeps the schema that it was created with."""
 CODE = Path(__file__).with_suffix(".lua").read_bytes()
 
 BATCH_CHANGES = 64
 """The most changes that one call of `sl1_batch` takes."""
 
 EPOCH_STEPS = 1 << 17
-"""At most 2 seconds of epochs (docs/storage.md explains them): failovers that lie further apart keep their order."""
+"""2 seconds, in 65536ths (docs/storage.md explains epochs): failovers that lie further apart keep their order."""
 
 _KEY_COUNT = 5
 
@@ -36,6 +39,11 @@ class Foreign(Rejected):
 
     def __init__(self) -> None:
         super().__init__("the log is not the one that this server process has left")
+
+
+def schema_beside(heads: Iterable[Head]) -> str:
+    """Return the schema of a new log in a store that holds these: a store has one schema, so that older servers can follow all of it."""
+    return "1" if any(head.schema == "1" for head in heads) else SCHEMA
 
 
 def code_hash(code: bytes) -> str:
@@ -125,12 +133,14 @@ class Commands:
     def floor(self, wanted: Revision, *, least_ms: int, keep: int) -> bytes:
         return self._with("sl1_floor", keys.stream_id(wanted), least_ms, keep)
 
-    def init(self, run_id: str, marker: str) -> bytes:
-        return self._with("sl1_init", run_id, SCHEMA, marker, _step())
+    def init(self, run_id: str, marker: str, schema: str) -> bytes:
+        return self._with("sl1_init", run_id, schema, marker, _step())
 
 
 def _step() -> int:
-    """Return how far a new epoch lies above every known one. It is random: two takeovers that do not know of each other must differ."""
+    """Return how far a new epoch lies above every known one, in 65536ths of a second; the library converts it to the log's form. It is
+    random: two takeovers that do not know of each other must differ.
+    """
     return 1 + secrets.randbelow(EPOCH_STEPS)
 
 

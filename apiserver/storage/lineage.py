@@ -19,6 +19,7 @@ from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import INFO, Server, clock_refusals, head_refusals, survey
+from apiserver.watchcache import keys
 
 logger = logging.getLogger(__name__)
 
@@ -150,8 +151,9 @@ async def _verified(
     if found.server.loading or found.server.role != "master":
         raise Rejected(found.refusals[0])
     if found.heads and not found.refusals:
+        schema = functions.schema_beside(found.heads.values())
         for resource in creatable & found.missing.keys():
-            found.heads[resource] = await create(reads, resource, commands[resource], run_id)
+            found.heads[resource] = await create(reads, resource, commands[resource], run_id, schema=schema)
             del found.missing[resource]
     refusals = found.refusals + (clock_refusals(found.offset) if first else [])
     if first and (refusals or found.missing):
@@ -170,9 +172,9 @@ def check_same_server(info_text: bytes, run_id: str) -> None:
         raise Rejected("the store's address leads to different servers")
 
 
-async def create(connection: Connection, resource: str, commands: Commands, run_id: str) -> Head:
+async def create(connection: Connection, resource: str, commands: Commands, run_id: str, *, schema: str) -> Head:
     """Create the keys of a resource that has none, and return its head. Raises Lost if it has some, and what a connection raises."""
-    reply = await connection.call(commands.init(run_id, secrets.token_hex(8)))
+    reply = await connection.call(commands.init(run_id, secrets.token_hex(8), schema))
     logger.info("a resource is created in the store", extra={"resource": resource, "answer": reply[0].decode()})
     return functions.head(await connection.call(commands.head))
 
@@ -189,7 +191,8 @@ async def join(
     except Lost:
         if not creates or not session.heads:
             raise
-        head = await create(session.reads, resource, commands, session.run_id)
+        schema = functions.schema_beside(session.heads.values())
+        head = await create(session.reads, resource, commands, session.run_id, schema=schema)
     if wrong := head_refusals(resource, head):
         raise Rejected("; ".join(wrong))
     session.heads[resource] = head
@@ -203,6 +206,8 @@ async def _take_over(session: Session, commands: Mapping[str, Commands], epochs:
             continue
         session.clock.heard(head.now_ms)
         highest = epochs.get(resource, 0)
+        if not keys.alike(head.epoch, highest):
+            highest = 0  # of another store, whose versions get 410 here
         if not head.own or head.epoch < highest:
             fence = functions.fence(await session.reads.call(command.fence(session.run_id, highest)))
             session.fenced = session.fenced or fence.started

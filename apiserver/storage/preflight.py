@@ -12,6 +12,7 @@ from apiserver.storage import functions
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
+from apiserver.watchcache import keys
 from apiserver.watchcache.errors import StorageError
 
 CLOCK_OFFSET_SECONDS = 1.0
@@ -108,8 +109,13 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
     if isinstance(head, StorageError):
         # Without the library no head can be read, and another refusal reports that already.
         return [] if "Function not found" in str(head) else [f"{resource}: {head}"]
-    if head.schema != functions.SCHEMA:
-        return [f"{resource} has schema {head.schema}, this version reads schema {functions.SCHEMA}"]
+    if head.schema not in functions.SCHEMAS:
+        return [f"{resource} has schema {head.schema}, this version reads schemas {' and '.join(functions.SCHEMAS)}"]
+    if head.schema == "1" and keys.parts(head.floor)[0] < keys.SMALL_EPOCHS:
+        # Its revisions could not be told from those of schema 2.
+        return [
+            f"{resource} has schema 1 and a log from before 24 January 2026 (a wrong clock?): import its objects into a new store"
+        ]
     return []
 
 

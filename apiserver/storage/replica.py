@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 MARKS = 32
 """The floor moves in this many steps per retention time."""
 
-EPOCHS_AHEAD = keys.epoch_at(86_400_000) - keys.epoch_at(0)
+AHEAD_MS = 86_400_000
 """An epoch may begin this far ahead of the store's clock: one day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
 
@@ -174,8 +174,7 @@ class Replica:
     def acknowledged(self, revision: Revision, key: Key) -> None:
         if revision > self.applied or not self.filled:
             self._unseen[revision] = key
-        self.highest_epoch = max(self.highest_epoch, keys.parts(revision)[0])
-        self.highest_epoch = max(self.highest_epoch, keys.parts(revision)[0])
+        self._met(keys.parts(revision)[0])
 
     # Filling and giving up
 
@@ -203,7 +202,11 @@ class Replica:
 
     def _go_on_in(self, epoch: int) -> None:
         self.epoch = b"%d" % epoch
-        self.highest_epoch = max(self.highest_epoch, epoch)
+        self._met(epoch)
+
+    def _met(self, epoch: int) -> None:
+        alike = keys.alike(epoch, self.highest_epoch)
+        self.highest_epoch = max(self.highest_epoch, epoch) if alike else epoch
 
     def rebuild(self, reason: str, detail: str) -> None:
         """End all watches cleanly and ask to be filled anew, because the log cannot be followed from this state."""
@@ -257,8 +260,7 @@ class Replica:
         else:
             self._go_on_in(max(head.epoch, int(self.epoch)))
             self.raise_floor(head.floor)
-            latest = keys.epoch_at(head.now_ms) + EPOCHS_AHEAD
-            self.hub.expire(w for w in ahead if head.epoch < keys.parts(w.start)[0] <= latest)
+            self.hub.expire(watch for watch in ahead if _begun(keys.parts(watch.start)[0], head))
             if head.last > self.applied >= self.announced:
                 self._behind_since = self._clock()
             self.announced = head.last
@@ -372,6 +374,11 @@ class Replica:
             return None
         self._marks.appendleft(found)
         return found[1]
+
+
+def _begun(epoch: int, head: Head) -> bool:
+    """Whether an epoch above the store's own could have begun by now. It may be of a store of the other form, which this one replaced."""
+    return head.epoch < epoch <= keys.epoch_at(head.now_ms + AHEAD_MS, like=epoch)
 
 
 def _as_it_is(value: bytes) -> bytes:

@@ -93,7 +93,7 @@ class Upkeep:
             except Lost as lost:
                 replica.lost(str(lost))
                 continue
-            if head.epoch < replica.highest_epoch:
+            if head.epoch < replica.highest_epoch and keys.alike(head.epoch, replica.highest_epoch):
                 raise Foreign  # an older log, or one that was installed anew: it must be raised above what clients have seen
             session.clock.heard(head.now_ms)
             replica.meet(head, known=known, ahead=ahead)

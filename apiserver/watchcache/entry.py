@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NewType, Protocol
 import msgspec
 
 Revision = NewType("Revision", int)
-"""`epoch << 16 | n`; the resourceVersion on the wire. 0 names no revision."""
+"""An epoch and n in one number (`keys.revision`); the resourceVersion on the wire. 0 names no revision."""
 
 Key = NewType("Key", str)
 """`namespace/name`, or `name` for cluster-scoped objects."""

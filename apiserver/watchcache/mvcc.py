@@ -4,7 +4,7 @@ No awaits, no clock, no Redis: whoever tails the log tells an `Index` what happe
 It is an ordered map of what is (`blocks`) and a ring of what happened (`ring`); a state of the past is the next later checkpoint
 with the events between undone, or the last earlier one with them done again.
 
-Life of one key, `ns/a`, beside others (revisions written as epoch-n, in truth `epoch << 16 | n`):
+Life of one key, `ns/a`, beside others (revisions written as epoch-n, in truth one number, see `keys`):
 
     log        7-1 create v1    7-2 (other key)    7-3 update v2    7-4 delete    8-0 fence    8-1 create v3
     event      C(v1, –)         …                  U(v2, v1)        D(v2', v2)                 C(v3, –)

@@ -69,6 +69,13 @@ async def connection(shared_server: Server) -> AsyncIterator[Connection]:
     await opened.close()
 
 
+async def install_anew(library: Library, server: Server, schema: str) -> None:
+    """Replace the resource by a new one of this schema."""
+    server("DEL", *library.commands.keys.all)
+    assert (await library.connection.call(library.commands.init("me", f"marker of {schema}", schema)))[0] == b"OK"
+    await library.begin()
+
+
 @pytest_asyncio.fixture
 async def library(shared_server: Server, connection: Connection, resource: str) -> Library:
     await install(shared_server, resource)
@@ -344,7 +351,7 @@ async def test_two_databases_of_one_process_do_not_mix_up_their_logs(
 
 
 @pytest.mark.parametrize("ahead", [0, 1 << 40])
-async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other(
+async def test_epochs_hardly_repeat_although_takeovers_know_nothing_of_each_other(
     library: Library, shared_server: Server, ahead: int
 ) -> None:
     """Each starts from the same state, within the same moments, and is lost; also when the clock is far behind that state."""
@@ -361,12 +368,19 @@ async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other
         fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
         assert fence.epoch > start
         epochs.add(fence.epoch)
-    assert len(epochs) == 20
+        assert fence.epoch <= max(start, keys.epoch_at(int(shared_server("TIME")[0]) * 1000, like=start)) + (4 << 10)
+    assert len(epochs) > 14  # 190 pairs, of which one in 2,048 may meet: docs/storage.md
 
 
-async def test_the_epoch_rises_by_itself_before_n_leaves_its_16_bits(library: Library) -> None:
+@pytest.mark.parametrize(
+    ("schema", "limit", "calls"), [("1", (1 << 16) - (1 << 10), 16), ("2", (1 << 12) - (1 << 7), 2)]
+)
+async def test_the_epoch_rises_by_itself_before_n_leaves_its_bits(
+    library: Library, shared_server: Server, schema: str, limit: int, calls: int
+) -> None:
     """The log goes on without a gap: readers see an ordinary fence entry, writers receive the new epoch."""
-    limit, together = (1 << 16) - (1 << 10), 16 * functions.BATCH_CHANGES
+    await install_anew(library, shared_server, schema)
+    together = calls * functions.BATCH_CHANGES
     id_ = b""
     for first in range(0, limit, together):
         batches = [
@@ -521,10 +535,10 @@ async def test_init_leaves_what_is_there_and_refuses_what_is_half_there(
 ) -> None:
     await library.put("a", b"one")
     head = await library.head()
-    again = await library.connection.call(library.commands.init("me", "other marker"))
+    again = await library.connection.call(library.commands.init("me", "other marker", functions.SCHEMA))
     assert again == [b"EXISTS", head.marker.encode(), functions.SCHEMA.encode()]
     shared_server("DEL", library.commands.keys.log)
-    half = await library.connection.call(library.commands.init("me", "other marker"))
+    half = await library.connection.call(library.commands.init("me", "other marker", functions.SCHEMA))
     assert half[0] == b"HALF"
     assert library.commands.keys.log.encode() not in half
     assert library.commands.keys.objects.encode() in half

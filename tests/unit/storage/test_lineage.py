@@ -102,8 +102,8 @@ def test_a_clock_that_is_off_is_said() -> None:
 
 
 def test_a_resource_of_another_schema_is_refused() -> None:
-    head = Head(7, Revision(1), Revision(1), True, 0, 0, 0, None, "marker", "2")
-    assert "schema 2" in preflight.head_refusals("g/things", head)[0]
+    head = Head(7, Revision(1), Revision(1), True, 0, 0, 0, None, "marker", "9")
+    assert "schema 9" in preflight.head_refusals("g/things", head)[0]
     assert "is not there" in preflight.head_refusals("g/things", Lost("no meta"))[0]
 
 
@@ -390,12 +390,12 @@ async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     ]
     await install(own_server, "g/things")
     assert await administration.check(options, ["g/things"]) == []
-    own_server("HSET", Commands("g/things").keys.meta, "schema", "2")
+    own_server("HSET", Commands("g/things").keys.meta, "schema", "9")
     own_server("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
     own_server("CONFIG", "SET", "appendonly", "no")
     own_server("CONFIG", "SET", "maxmemory", own_server.info("used_memory"))
     found = await administration.check(options, ["g/things", "g/others"])
-    for part in ("volatile-lru", "append-only", "schema 2", "g/others is not there", "warning: only "):
+    for part in ("volatile-lru", "append-only", "schema 9", "g/others is not there", "warning: only "):
         assert any(part in line for line in found), part
     assert len(found) == 5
 
@@ -457,7 +457,7 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
     server, things, others = await administration.info(patient(own_server.url), ["g/things", "g/others"])
     assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+, master", server)
     assert things == (
-        f"g/things: epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
+        f"g/things: schema 2, epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
         f"floor {head.epoch}-0 (resourceVersion {head.last}), 1 objects, 5 bytes"
     )
     assert others == "g/others: not there"

@@ -207,7 +207,7 @@ def test_versions_that_the_log_reached_outlive_the_epoch_and_the_floor(stage: St
     stage.put()
     stage.put()
     stage.index.compact(stage.log.head)
-    begun = revision(stage.log.head // (1 << keys.N_BITS) + 1, 0)
+    begun = revision(keys.parts(stage.log.head)[0] + 1, 0)
     first, later = stage.client(begun), stage.client(Revision(begun + 3))
     stage.fence()
     stage.put()

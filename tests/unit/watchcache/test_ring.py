@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from apiserver.listcache.encoding import EncodingCache
-from apiserver.watchcache import ring
+from apiserver.watchcache import keys, ring
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.ring import Budget, Ring
@@ -41,7 +41,7 @@ def busy(count: int, *, keys: int = 3) -> Log:
 
 def numbers(events: object) -> list[int]:
     assert isinstance(events, list | tuple)
-    return [event.revision & 0xFFFF for event in events]
+    return [keys.parts(event.revision)[1] for event in events]
 
 
 def test_events_after_a_revision_come_in_order_across_segments() -> None:
