@@ -33,7 +33,7 @@ from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
 from apiserver.serving.x509 import chains
-from apiserver.storage import administration, loading, patience
+from apiserver.storage import access, administration, loading, patience
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
@@ -93,8 +93,10 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
             yield from dynamiccertificates.errors(settings.serving, settings.authentication)
             yield from delegation.errors(settings, environ)
             yield from opening.errors(settings.audit, environ)
+            yield from access.errors(store_options(settings.storage))
         case config.STORE:
             moved = settings.migration
+            yield from access.errors(store_options(settings.storage))
             yield from credentials.errors((moved.from_kubeconfig, moved.to_kubeconfig), environ)
 
 
@@ -127,7 +129,20 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
 
 
 def store_options(storage: config.Storage) -> StoreOptions:
-    return StoreOptions(url=storage.redis_url, allow_volatile=storage.allow_volatile)
+    return StoreOptions(
+        url=storage.redis_url,
+        allow_volatile=storage.allow_volatile,
+        password_file=_path(storage.password_file),
+        sentinel_username=storage.sentinel_username or None,
+        sentinel_password_file=_path(storage.sentinel_password_file),
+        ca_file=_path(storage.ca_file),
+        cert_file=_path(storage.cert_file),
+        key_file=_path(storage.key_file),
+    )
+
+
+def _path(name: str) -> Path | None:
+    return Path(name) if name else None
 
 
 async def _serve(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> None:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from apiserver import __version__
 from apiserver.apimachinery import releases
 from apiserver.apimachinery.releases import Release
-from apiserver.config import auditing, flags, tls_flags
+from apiserver.config import auditing, flags, store_address, tls_flags
 from apiserver.config.auditing import Audit
 from apiserver.config.flags import ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
@@ -264,16 +263,7 @@ def _plugins(text: str) -> tuple[str, ...]:
 
 
 def _redis_url(text: str) -> str:
-    """Check the store's URL. Its errors never show the value, which may hold a password."""
-    try:
-        url = urlsplit(text)
-        _ = url.port
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    if url.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("must begin with redis://, rediss:// or unix://")
-    if not (url.path if url.scheme == "unix" else url.hostname):
-        raise ValueError("names no " + ("socket" if url.scheme == "unix" else "host"))
+    store_address.parse(text)
     return text
 
 
@@ -431,7 +421,21 @@ class Admission:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
-        text="the store: redis://, rediss:// or unix://, with user and password where needed", value="URL")
+        text="the store: redis://, rediss:// (TLS) or unix://, or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; with user and "
+        "password where needed", value="URL")
+    password_file: str = flag("redis-password-file", (SERVE, STORE), _file, "",
+        text="password of the store's user, instead of one in the URL; read again for each connection", value="FILE")
+    sentinel_username: str = flag("redis-sentinel-username", (SERVE, STORE), str, "",
+        text="user at the sentinels", value="NAME")
+    sentinel_password_file: str = flag("redis-sentinel-password-file", (SERVE, STORE), _file, "",
+        text="password of that user; read again for each connection", value="FILE")
+    ca_file: str = flag("redis-ca-file", (SERVE, STORE), _file, "",
+        text="authorities of the certificates of the store and its sentinels (default: the system's); read again when it changes",
+        value="FILE")
+    cert_file: str = flag("redis-cert-file", (SERVE, STORE), _file, "",
+        text="client certificate for the store and its sentinels; read again when it changes", value="FILE")
+    key_file: str = flag("redis-key-file", (SERVE, STORE), _file, "",
+        text="key of that certificate", value="FILE")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
     wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",

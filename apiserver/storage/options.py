@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from apiserver.storage.errors import Unavailable
 from apiserver.watchcache.mvcc import RING_BYTES
@@ -14,10 +15,18 @@ MIB = 1 << 20
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     url: str
-    """`redis://`, `rediss://` (each `…host:port/db`) or `unix:///path?db=0`, with user and password where needed."""
+    """One of the forms of `config/store_address.py`, with user and password where needed."""
     username: str | None = None
     password: str | None = None
-    """Override the URL's user and password, for passwords that come from a file."""
+    """Override the URL's user and password."""
+    password_file: Path | None = None
+    sentinel_username: str | None = None
+    sentinel_password_file: Path | None = None
+    """Password files are read again for each connection."""
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    """Of TLS to the store and its sentinels; read again when they change."""
     fault: Callable[[], Unavailable | None] = lambda: None
     """Why the server does not run, if this process runs it itself."""
     allow_volatile: bool = False

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from apiserver.config import store_address
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
 
@@ -49,7 +50,8 @@ async def _answers(options: StoreOptions) -> None:
 
 async def _probable(options: StoreOptions) -> str:
     """Return the probable cause, from a DNS look-up of the store's host."""
-    address = urlsplit(options.url)
+    found = store_address.parse(options.url)
+    address = urlsplit(found.url or found.of_sentinel(found.sentinels[0]))
     if address.scheme == "unix":
         return ""
     host = address.hostname or "localhost"

@@ -20,7 +20,9 @@ from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from apiserver.config import store_address
 from apiserver.config.tls_flags import OPENSSL_CIPHERS
+from apiserver.storage import access
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache.errors import StorageError
@@ -66,8 +68,15 @@ def pack(*words: str | bytes | int) -> bytes:
 
 
 def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
-    """Make a redis-py connection, not yet connected. Raises ValueError for a URL that it cannot read."""
-    settings: dict[str, Any] = dict(parse_url(options.url))
+    """Make a redis-py connection, not yet connected. Raises ValueError for a URL that it cannot read, access.Unusable."""
+    try:
+        address = store_address.parse(options.url)
+    except ValueError as error:
+        raise ValueError(f"the store's URL {error}") from None
+    if not address.url:
+        raise ValueError("the store's URL names sentinels, not a server")
+    options = access.with_password(options)
+    settings: dict[str, Any] = dict(parse_url(address.url))
     kind: type[AbstractConnection] = settings.pop("connection_class", TcpConnection)
     given = {"username": options.username, "password": options.password}
     settings |= {setting: value for setting, value in given.items() if value is not None}
@@ -83,9 +92,13 @@ def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
     if issubclass(kind, SSLConnection):
         settings.setdefault("ssl_ciphers", OPENSSL_CIPHERS)
     try:
-        return kind(**settings)
+        wire = kind(**settings)
     except TypeError as error:
         raise ValueError(f"the store's URL has a parameter that is not known: {error}") from None
+    if isinstance(wire, SSLConnection) and (context := access.tls_context(options)) is not None:
+        context.check_hostname = wire.check_hostname
+        wire.ssl_context.context = context
+    return wire
 
 
 async def connect(wire: AbstractConnection, *, seconds: float) -> None:
@@ -164,7 +177,10 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, options: StoreOptions, name: str) -> Connection:
-        wire = open_wire(options, name)
+        try:
+            wire = open_wire(options, name)
+        except access.Unusable as unusable:
+            raise Rejected(str(unusable)) from None
         await connect(wire, seconds=options.connect_seconds)
         connection = cls(wire, loop=asyncio.get_running_loop())
         try:

@@ -1,0 +1,111 @@
+"""Where the store is: one server, or sentinels that know the primary of a name.
+
+    redis://USER:PASSWORD@HOST:PORT/DB                           one server; rediss:// with TLS
+    unix:///PATH?db=0                                            one server on a socket
+    redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME      sentinels; rediss+sentinel:// with TLS to them and to the store
+
+`valkey` and `valkeys` mean the same as `redis` and `rediss`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+SENTINEL_PORT = 26379
+_TLS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
+_EXPECTED = "must begin with redis://, rediss://, valkey://, valkeys:// or unix://, or with redis+sentinel:// (rediss+sentinel:// with TLS)"
+_CLUSTER = "names a cluster, which is not supported: name one server, or sentinels with redis+sentinel://"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server or a sentinel."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """A store's URL. `url` is that of one server, empty when sentinels must be asked for it."""
+
+    url: str
+    sentinels: tuple[Node, ...] = ()
+    name: str = ""
+    """The name of the primary, as the sentinels know it."""
+    scheme: str = ""
+    user: str = ""
+    """User and password for the store's servers as they are in the URL, with the `@`."""
+    query: str = ""
+
+    @property
+    def tls(self) -> bool:
+        return (self.scheme or self.url).startswith("rediss")
+
+    def of_store(self, node: Node) -> str:
+        """Return the URL of a server of the store that a sentinel named."""
+        return f"{self.scheme}://{self.user}{node}/{self.query}"
+
+    def of_sentinel(self, node: Node) -> str:
+        """Return the URL of a sentinel. It has neither the store's user nor a database."""
+        return f"{self.scheme}://{node}/"
+
+
+def parse(text: str) -> StoreAddress:
+    """Parse a store's URL. Raises ValueError, whose text never shows the value, because that may hold a password."""
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    first, _, form = url.scheme.partition("+")
+    if first == "unix" and not form:
+        if not url.path:
+            raise ValueError("names no socket")
+        return StoreAddress(text)
+    scheme = _TLS.get(first)
+    if scheme is None or form not in ("", "sentinel", "cluster"):
+        raise ValueError(_EXPECTED)
+    if form == "cluster":
+        raise ValueError(_CLUSTER)
+    return _sentinels(url, scheme) if form else _one(url, scheme)
+
+
+def _one(url: SplitResult, scheme: str) -> StoreAddress:
+    if "," in url.netloc.rpartition("@")[2]:
+        raise ValueError("names several servers: name one, or sentinels with redis+sentinel://…/NAME")
+    try:
+        _ = url.port
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if not url.hostname:
+        raise ValueError("names no host")
+    return StoreAddress(url._replace(scheme=scheme).geturl())
+
+
+def _sentinels(url: SplitResult, scheme: str) -> StoreAddress:
+    user, at, hosts = url.netloc.rpartition("@")
+    name = unquote(url.path.strip("/"))
+    if not name or "/" in name:
+        raise ValueError(
+            "must end with the name of the primary, as the sentinels know it: redis+sentinel://HOST:PORT,…/NAME"
+        )
+    for key, values in parse_qs(url.query, keep_blank_values=True).items():
+        if key == "db" and not values[0].isdecimal():
+            raise ValueError("has a db that is no number")
+    nodes = tuple(dict.fromkeys(_node(part) for part in hosts.split(",")))
+    return StoreAddress("", nodes, name, scheme, user + at, f"?{url.query}" if url.query else "")
+
+
+def _node(text: str) -> Node:
+    try:
+        one = urlsplit(f"//{text}")
+        port = one.port
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if not one.hostname or "@" in text:
+        raise ValueError("names a sentinel without host")
+    return Node(one.hostname, port or SENTINEL_PORT)
