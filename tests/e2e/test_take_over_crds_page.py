@@ -309,6 +309,47 @@ def test_the_objects_of_a_definition_move_into_sluice_and_back(moving_bed: Movin
     assert page.left == []
 
 
+def test_sluice_keeps_the_objects_of_a_definition_that_was_deleted(moving_bed: MovingBed) -> None:
+    """The page's policy is missing. The way back gives each object a new uid."""
+    bed, named = moving_bed, f"widgets.{GROUP}"
+    bed.kubectl("apply", "-f", str(bed.crds))
+    bed.kubectl("wait", f"crd/{named}", "--for=condition=Established")
+    written = yaml.safe_load_all((bed.folder / "administrator" / "registered.yaml").read_text())
+    registered = [item for item in written if item["metadata"]["name"] == f"v1.{GROUP}"]
+    with bed.connect() as admin:
+        bed.kubectl("label", "apiservice", f"v1.{GROUP}", f"{AUTOMANAGED}-")
+        bed.apply(registered)
+        until(lambda: from_sluice(bed), "Sluice answers")
+        kept = objects(bed)
+        assert kept
+
+        # With its label, the APIService is kube-apiserver's again.
+        bed.kubectl("label", "apiservice", f"v1.{GROUP}", f"{AUTOMANAGED}=true")
+        until(lambda: objects(bed) is not None and not from_sluice(bed), "kube-apiserver takes the group back")
+        bed.kubectl("label", "apiservice", f"v1.{GROUP}", f"{AUTOMANAGED}-")
+        bed.apply(registered)
+        until(lambda: from_sluice(bed), "Sluice answers")
+
+        assert admin.ask("DELETE", f"{DEFINITIONS}/{named}").status == 200
+        until(lambda: admin.ask("GET", f"{DEFINITIONS}/{named}").status == 404, "the definition is deleted")
+        # Owners get new uids below, and nobody corrects the references to them.
+        bed.plane.controllers = False
+        bed.plane.restart()
+        until(lambda: from_sluice(bed), "Sluice answers")
+        assert objects(bed) == kept
+
+        bed.kubectl("apply", "-f", str(bed.crds))
+        bed.kubectl("wait", f"crd/{named}", "--for=condition=Established")
+        bed.kubectl("delete", "apiservice", f"v1.{GROUP}")
+        until(lambda: objects(bed) == {}, "etcd has lost them")
+        lines = bed.sluice("store", "export", f"--crds={bed.crds}", f"--to-kubeconfig={bed.admin}").stdout.splitlines()
+        assert lines[0] == f"widgets: {len(kept)} created, 0 updated, 0 there already"
+        back = objects(bed)
+        assert back is not None
+        assert back.keys() == kept.keys()
+        assert all(back[name]["metadata"]["uid"] != kept[name]["metadata"]["uid"] for name in kept)
+
+
 def test_a_finalizer_does_not_keep_the_objects_of_a_deleted_definition(moving_bed: MovingBed) -> None:
     """So the page has a policy instead."""
     bed, group = moving_bed, "finalized.example.com"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,10 +17,11 @@ from apiserver.apiextensions.following import Definitions
 from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
 from tests.fixtures.definitions import GROUP, definition, write
+from tests.fixtures.mounts import Mount
 from tests.fixtures.valkey import eventually
 from tests.fixtures.varying_kind import LAMP
 
-WIDGETS, GADGETS = f"{GROUP}/widgets", f"{GROUP}/gadgets"
+WIDGETS, GADGETS, GIZMOS = f"{GROUP}/widgets", f"{GROUP}/gadgets", f"{GROUP}/gizmos"
 
 
 @pytest.fixture(autouse=True)
@@ -167,48 +168,23 @@ async def test_file_is_read_only_when_it_stands_still(tmp_path: Path, monkeypatc
         await eventually(lambda: len(definitions.kinds) == 2)
 
 
-class Mount:
-    """A folder that the kubelet fills from a ConfigMap. Upstream: kubernetes/kubernetes `pkg/volume/util/atomic_writer.go`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._versions = 0
-
-    def write(self, **files: dict[str, Any]) -> None:
-        """Write a new folder, rename one symbolic link, then add and remove the links that users see."""
-        self._versions += 1
-        versioned = self.folder / f"..2026_11_27_08_00_0{self._versions}.123456789"
-        versioned.mkdir()
-        for name, content in files.items():
-            write(versioned / f"{name}.yaml", content)
-        data = self.folder / "..data"
-        before = data.resolve() if data.exists() else None
-        (self.folder / "..data_tmp").symlink_to(versioned.name)
-        (self.folder / "..data_tmp").rename(data)
-        for name in files:
-            link = self.folder / f"{name}.yaml"
-            if not link.is_symlink():
-                link.symlink_to(f"..data/{name}.yaml")
-        for link in self.folder.glob("*.yaml"):
-            if link.stem not in files:
-                link.unlink()
-        if before is not None:
-            shutil.rmtree(before)
-
-
 async def test_files_of_a_mounted_configmap_change_together(tmp_path: Path) -> None:
     mount = Mount(tmp_path)
-    mount.write(a=definition("widgets"), b=definition("gizmos"))
+
+    def hold(**files: dict[str, Any]) -> None:
+        mount.write({f"{name}.yaml": json.dumps(content) for name, content in files.items()})
+
+    hold(a=definition("widgets"), b=definition("gizmos"))
     async with followed(tmp_path) as definitions:
-        assert names(definitions) == sorted([WIDGETS, f"{GROUP}/gizmos"]), "each is read once, or they would clash"
+        assert names(definitions) == sorted([WIDGETS, GIZMOS]), "each is read once, or they would clash"
         first = definitions.kinds
-        mount.write(b=definition("gizmos"), c=definition("gadgets"))
+        hold(b=definition("gizmos"), c=definition("gadgets"))
         second = await other_than(definitions, first)
-        assert names(definitions) == sorted([GADGETS, f"{GROUP}/gizmos"])
+        assert names(definitions) == sorted([GADGETS, GIZMOS])
         assert following.differing(first, second) == {WIDGETS, GADGETS}
-        mount.write(b=definition("gizmos", weight="integer"), c=definition("gadgets"))
+        hold(b=definition("gizmos", weight="integer"), c=definition("gadgets"))
         third = await other_than(definitions, second)
-        assert following.differing(second, third) == {f"{GROUP}/gizmos"}
+        assert following.differing(second, third) == {GIZMOS}
         assert definitions.problem() is None
 
 
