@@ -331,17 +331,22 @@ def test_sluice_keeps_the_objects_of_a_definition_that_was_deleted(moving_bed: M
         until(lambda: from_sluice(bed), "Sluice answers")
 
         assert admin.ask("DELETE", f"{DEFINITIONS}/{named}").status == 200
-        until(lambda: admin.ask("GET", f"{DEFINITIONS}/{named}").status == 404, "the definition is deleted")
         # Owners get new uids below, and nobody corrects the references to them.
         bed.plane.controllers = False
         bed.plane.restart()
         until(lambda: from_sluice(bed), "Sluice answers")
         assert objects(bed) == kept
 
+        # What has a finalizer waits in etcd, and the definition with it.
+        bed.kubectl("delete", "apiservice", f"v1.{GROUP}")
+        until(lambda: objects(bed) is not None and not from_sluice(bed), "kube-apiserver has the group")
+        until(lambda: {*(objects(bed) or ())} == {"held"}, "etcd has lost the others")
+        assert admin.ask("GET", f"{DEFINITIONS}/{named}").json["metadata"]["deletionTimestamp"]
+        bed.kubectl("patch", "widget", "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+        until(lambda: admin.ask("GET", f"{DEFINITIONS}/{named}").status == 404, "the definition is deleted")
         bed.kubectl("apply", "-f", str(bed.crds))
         bed.kubectl("wait", f"crd/{named}", "--for=condition=Established")
-        bed.kubectl("delete", "apiservice", f"v1.{GROUP}")
-        until(lambda: objects(bed) == {}, "etcd has lost them")
+        until(lambda: objects(bed) == {}, "it is served again, without objects")
         lines = bed.sluice("store", "export", f"--crds={bed.crds}", f"--to-kubeconfig={bed.admin}").stdout.splitlines()
         assert lines[0] == f"widgets: {len(kept)} created, 0 updated, 0 there already"
         back = objects(bed)
