@@ -25,6 +25,7 @@ from apiserver.fieldmanager.versions import VersionError, Versions
 from apiserver.fieldmanager.writer import Writer
 from apiserver.kinds.served import Kinds
 from apiserver.schema import shapes
+from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
 from structuredmerge import paths, sets, updater, validation
@@ -156,7 +157,8 @@ class FieldManagers:
         return cap.capped(found)
 
     def applied(self, patch: Object, live: Object, writer: Writer) -> Object:
-        """Return the result of an apply on `live`, with its managers in metadata.managedFields; neither decoded nor defaulted.
+        """Return the result of an apply on `live`, with its managers in metadata.managedFields. It is not decoded. A custom resource that
+        the apply changed has its defaults. Others have none.
 
         Patch and live object are of the writer's version, with kind and apiVersion; a missing live object has nothing else. The result
         shares parts with both. If it is too large for the store, its managers do not own all of it.
@@ -177,6 +179,9 @@ class FieldManagers:
             raise errors.raw(str(e)) from None
         except ValueError as e:
             raise errors.raw(f"failed to create typed live object ({_shown(writer.resource, live)}): {e}") from None
+        if writer.resource.custom is not None and value is not live:
+            # Defaults of this version may change an object that was created in another one. An apply without changes leaves it alone.
+            value = _completed(writer.resource.custom, value)
         result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
         result["metadata"].pop("managedFields", None)
         excess.put_back(left_out, result["metadata"])
@@ -279,6 +284,16 @@ def _check_live(resource: Resource, live: Object, *, tracked: bool) -> None:
             raise errors.raw(f"failed to create typed live object ({named}): {e}") from None
         what = f"failed to convert new object ({named}) to smd typed: {e}"
         raise errors.raw(f"failed to create manager for existing fields: {what}") from None
+
+
+def _completed(custom: Custom, value: Object) -> Object:
+    """Return a copy with the defaults of the schema. Raises a bare 500 for an object that is too deep."""
+    try:
+        made: Object = conversion.copied(value)
+    except RecursionError:
+        raise errors.raw(decoding.TOO_DEEP) from None
+    custom.default(made)
+    return made
 
 
 def _is_reset(sent: Sequence[Object]) -> bool:

@@ -29,6 +29,7 @@ class Versions:
         self._kinds = kinds
         self._stored = resource.stored
         self._served: dict[str, Resource] = {resource.api_version: resource}
+        self._written, self._subresource = resource, subresource
         self._ignored = reset_fields(resource.hub, subresource)
 
     def type_at(self, version: str) -> Type | None:
@@ -52,8 +53,17 @@ class Versions:
         return _valid(found, target)
 
     def ignored(self, version: str) -> Set:
-        """Return the members that the endpoint restores: nobody changes or owns them through it."""
-        return self._ignored
+        """Return the members that the endpoint restores: nobody changes or owns them through it.
+
+        The endpoint of a custom resource restores members in its own version only, and `/status` in the versions that have it. Managers in
+        other versions lose what the request left out, though it is restored (upstream: kubernetes/apiextensions-apiserver
+        `pkg/registry/customresource/strategy.go`, `pkg/apiserver/customresource_handler.go`).
+        """
+        if self._written.custom is None or version == self._written.api_version:
+            return self._ignored
+        if self._subresource != "status" or (other := self._at(version)) is None:
+            return EMPTY
+        return EMPTY if other.subresource("status") is None else self._ignored
 
     def _at(self, version: str) -> Resource | None:
         known = self._served.get(version)

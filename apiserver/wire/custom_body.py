@@ -268,12 +268,11 @@ def _in_order(text: bytes) -> str:
 
 
 def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "patch") -> Object:
-    """Return the object that an applied configuration results in, with defaults, without kind and apiVersion. `value` is the merged object.
+    """Return the object that an applied configuration results in, without kind and apiVersion. `value` is the merged object with defaults.
 
     Nothing is pruned, and nulls stay: the types of the merge have refused what the schema does not know. Errors of the configuration's text
     are reported now, as 400 or as warnings; `noun` is what they call it. Metadata that cannot be read is a bare 500.
     """
-    custom = terms.resource.custom
     metadata = value.get(_METADATA) or {}
     try:
         managers = (sent.value.get(_METADATA) or {}).get("managedFields")
@@ -288,8 +287,6 @@ def decode_applied(terms: Terms, value: Object, sent: Document, *, noun: str = "
     except RecursionError:
         raise errors.raw(TOO_DEEP) from None
     obj[_METADATA] = decoded
-    if custom is not None:
-        custom.default(obj)
     if sent.complaints and terms.validation == "Strict":
         raise errors.bad_request(f"error strict decoding {noun}: {', '.join(sent.complaints)}")
     decoding_errors.warn(sent.complaints, terms.warnings)

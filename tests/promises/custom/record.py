@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import sys
 from typing import Any
@@ -69,7 +70,7 @@ def record(file: pathlib.Path, admin: Connection, release: str, numbers: itertoo
     kinds = Kinds()
     steps = 0
     for scenario, item in zip(load(file), document["scenarios"], strict=True):
-        namespace = f"recorded-{next(numbers)}"
+        namespace = f"recorded-{os.getpid()}-{next(numbers)}"
         admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         try:
             for place, (step, answer) in enumerate(played(scenario, admin.connect, namespace, kinds)):

@@ -60,7 +60,7 @@ def _answers(admin: Connection, path: str, status: int) -> bool:
 
 
 def _is_established(admin: Connection, name: str) -> bool:
-    conditions = admin.ask("GET", f"{DEFINITIONS}/{name}").json.get("status", {}).get("conditions", [])
+    conditions = admin.ask("GET", f"{DEFINITIONS}/{name}").json.get("status", {}).get("conditions") or []
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
