@@ -144,12 +144,13 @@ class Replica:
             raise Initializing(self._clock() - self._empty_since, self._empty_because if self.ever_filled else "")
 
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
+        """Return the entry of a stored value. Revision 0 is that of a dry run which creates: its value has no resourceVersion."""
         try:
             if is_whole(value):
                 own = self._adopt(value)
                 line, verbatim = split(own)
                 labels, fields = self._index_func(line)
-                body = splice(line, revision)
+                body = splice(line, revision) if revision else line
                 return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=own is not value)
             why = "it does not begin as an object does, or is no text"
         except (ValueError, LookupError, TypeError, RecursionError) as error:

@@ -35,7 +35,7 @@ from apiserver.storage.pipeline import Disconnected, Failed, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice, split
+from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
 from apiserver.watchcache.mvcc import Diverged, View
@@ -233,9 +233,7 @@ class Store:
             raise KeyExists(held)
         if write.value is None:
             raise Moved(write.key, None)
-        entry = self._replica.entry(write.key, Revision(0), write.value)
-        entry.body, _ = split(write.value)
-        return entry
+        return self._replica.entry(write.key, Revision(0), write.value)
 
 
 @dataclass(slots=True)

@@ -157,7 +157,7 @@ async def _commit(
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True
     # A dry run returns the resourceVersion that the client sent for a new object, whatever it is.
-    return stamp(value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
+    return stamp(entry.value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
 
 
 def _is_version(text: str) -> bool:
