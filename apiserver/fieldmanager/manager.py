@@ -29,7 +29,7 @@ from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
 from structuredmerge import paths, sets, updater, validation
-from structuredmerge.sets import EMPTY
+from structuredmerge.sets import EMPTY, Set
 from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned
 
 UNKNOWN = "unknown"
@@ -229,19 +229,51 @@ class FieldManagers:
                 raise conflicts.refusal(found, managed.identities) from None
         return merge(force=True)
 
-    def forgone(self, obj: Object, way: tuple[str, ...]) -> Object:
-        """Return an object whose member at `way` nobody manages any more. Unreadable managers stay."""
+    def rescaled(self, obj: Object, writer: Writer, *, former: int, replicas: int) -> Object:
+        """Return an object whose replicas `/scale` has changed from `former`, with its managers. Unreadable managers stay.
+
+        Upstream updates a Scale whose managers are those of the replicas, and takes the result back. Updates have another identity in a
+        Scale, so the replicas get an entry of their own, which has no time. Replicas that nobody manages get none.
+        Upstream: kubernetes/apimachinery `pkg/util/managedfields/scalehandler.go`.
+        """
         metadata = obj["metadata"]
         try:
             managed = entries.decode(metadata.get("managedFields"), self._sets)
         except EntriesError:
             return obj
-        member = sets.of([tuple(map(paths.field, way))])
-        left = {name: owned._replace(set=owned.set - member) for name, owned in managed.managers.items()}
-        managed = managed.with_managers({name: owned for name, owned in left.items() if owned.set})
+        versions = self._versions_of(writer)
+        version, subresource = writer.resource.api_version, writer.subresource
+        own = _replicas_in(versions, version)
+        assert own, "the version has the subresource"
+        known = {
+            name: owned for name, owned in managed.managers.items() if _replicas_in(versions, owned.version) is not None
+        }
+        owners = {name for name, owned in known.items() if owned.set & (_replicas_in(versions, owned.version) or EMPTY)}
+        left = {name: owned for name, owned in known.items() if name not in owners}
+        moved: list[Identity] = []
+        for name in sorted(owners):
+            owned = known[name]
+            if former == replicas:
+                if owned.applied:
+                    left[name] = owned
+                    continue
+                moved.append(managed.identities[name]._replace(api_version=version))
+            rest = owned.set - (_replicas_in(versions, owned.version) or EMPTY)
+            if rest:
+                left[name] = owned._replace(set=rest)
+        if owners and former != replicas and replicas:
+            moved.append(entries.updater(writer.manager or UNKNOWN, version, subresource))
+        # An updater may have two entries now, with the same identity.
+        added = {f"{identity.text}/scale": identity for identity in moved}
+        found = Managed(
+            {**left, **dict.fromkeys(added, Owned(own, version, applied=False))},
+            managed.times,
+            {**managed.identities, **added},
+            managed.stored,
+        )
         metadata = {name: x for name, x in metadata.items() if name != "managedFields"}
-        if managed.managers:
-            metadata["managedFields"] = entries.encode(managed, self._sets)
+        if found.managers:
+            metadata["managedFields"] = entries.encode(found, self._sets)
         return {**obj, "metadata": metadata}
 
     def _versions_of(self, writer: Writer) -> Versions:
@@ -264,6 +296,18 @@ class FieldManagers:
             if former is not None:
                 new["metadata"]["managedFields"] = former
             warnings.add(INVALID_AFTER_ADMISSION.format(e))
+
+
+def _replicas_in(versions: Versions, version: str) -> Set | None:
+    """Return the path of the replicas in a version: empty if it has no scale subresource, None if it is not served."""
+    try:
+        resource = versions.at(version)
+    except VersionError:
+        return None
+    if resource is None:
+        return None
+    scale = resource.custom and resource.custom.scale
+    return sets.of([tuple(map(paths.field, scale.spec_replicas))]) if scale else EMPTY
 
 
 def _check_types(resource: Resource, *values: Object) -> None:

@@ -34,7 +34,7 @@ class Versions:
 
     def type_at(self, version: str) -> Type | None:
         """Return the type in a served version; None for any other, whose managers are dropped. Raises VersionError."""
-        resource = self._at(version)
+        resource = self.at(version)
         return None if resource is None else typedefs.type_of(resource)
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
@@ -42,7 +42,7 @@ class Versions:
 
         Raises VersionError if it cannot be decoded or has duplicate items, which upstream tolerates only in the version that is written.
         """
-        source, target = self._at(version_from), self._at(version_to)
+        source, target = self.at(version_from), self.at(version_to)
         assert source is not None, "there are no values of versions that are not served"
         assert target is not None, "nobody asks for a version that is not served"
         if source is target:
@@ -61,11 +61,12 @@ class Versions:
         """
         if self._written.custom is None or version == self._written.api_version:
             return self._ignored
-        if self._subresource != "status" or (other := self._at(version)) is None:
+        if self._subresource != "status" or (other := self.at(version)) is None:
             return EMPTY
         return EMPTY if other.subresource("status") is None else self._ignored
 
-    def _at(self, version: str) -> Resource | None:
+    def at(self, version: str) -> Resource | None:
+        """Return the kind in a served version; None for any other. Raises VersionError for text that is no version."""
         known = self._served.get(version)
         if known is not None:
             return known

@@ -1,6 +1,6 @@
 """Serve the scale subresource of custom resources: GET, PUT and PATCH of an autoscaling/v1 Scale.
 
-A write changes the replicas of the object and nothing else. It leaves no manager, and takes the replicas from every other one.
+A write changes the replicas of the object and nothing else, and who manages them.
 Upstream: kubernetes/apiextensions-apiserver `pkg/registry/customresource/etcd.go` (ScaleREST), kubernetes/apimachinery
 `pkg/util/managedfields/scalehandler.go`.
 """
@@ -137,17 +137,19 @@ async def _written_back(
 ) -> Any:
     """Write the replicas of a changed scale into the object. Answer with its scale then."""
     scale = _scale(call)
+    writer = ownership.writer(services, call, wanted.field_manager)
 
     def compute(live: Entry) -> Object:
         old = rendering.decoded(call.resource, live)
         before, found = shown(scale, old)
         if not found:
             before["spec"]["replicas"] = UNSET_REPLICAS
+        former = before["spec"].get("replicas", 0)
         after = change(before)
         lifecycle.set_namespace(call, after)
         lifecycle.check_name(call, after)
         new = with_scale(scale, old, after)
-        return services.managers.forgone(new, scale.spec_replicas)
+        return services.managers.rescaled(new, writer, former=former, replicas=after["spec"].get("replicas", 0))
 
     def applied(live: Entry | None) -> Awaitable[Object]:
         assert live is not None
