@@ -75,7 +75,7 @@ from apiserver.standalone.control import Control
 from apiserver.storage import store as storage
 from apiserver.storage.store import Store, StoreOptions, Stores
 from apiserver.validation import verdict
-from apiserver.verbs import create, delete, patch, read, scale, update, watch
+from apiserver.verbs import create, delete, patch, preparation, read, scale, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.wire import negotiation
@@ -100,6 +100,9 @@ SCALE_VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[w
     "update": scale.update,
     "patch": scale.patch,
 }
+
+WRITES = frozenset(("create", "update", "patch"))
+"""The actions that judge objects."""
 
 PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC)
 
@@ -645,6 +648,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
             call = Call(info=info, user=request.user, resource=resource, store=nothing, exchange=exchange)
             answered: web.StreamResponse = await answers.create(services, call)
             return answered
+        if endpoint.action in WRITES:
+            await preparation.finish(services, resource)
         store = services.stores[resource.storage_name]
         if store.filling:
             await store.wait_until_filled(seconds=FILL_SECONDS)

@@ -24,12 +24,12 @@ from apiserver.schema.resource import Conversion, Deprecation, Object, Resource,
 from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import below
 from apiserver.structural import merging
-from apiserver.structural.defaulting import defaulter, filler
+from apiserver.structural.defaulting import defaulter, defaults_of, filler
 from apiserver.structural.embedded import coercer
 from apiserver.structural.judging import Judge
 from apiserver.structural.openapi import published
 from apiserver.structural.pruning import pruner
-from apiserver.structural.rules import Rules, compiled
+from apiserver.structural.rules import compiled
 from apiserver.structural.stored import adopter, converter
 from kubetext import jsonpath, names
 from kubetext.quoting import go_quote
@@ -50,16 +50,18 @@ def resources(definition: Definition) -> tuple[Resource, ...]:
 
 def _resource(definition: Definition, version: DefinedVersion, stored: Resource | None = None) -> Resource:
     rules = functools.cache(lambda release: compiled(version.schema, release=release))
-    custom = _custom(definition, version, rules)
-    own = {path.removeprefix("."): path for path in version.selectable}
+    has_rules = any(node.rules for node in below(version.schema))
+    scale = None if version.scale is None else _scale(version.scale)
     judge = Judge(
         version.schema,
         api_version=f"{definition.group}/{version.name}",
         kind=definition.kind,
         namespaced=definition.namespaced,
-        scale=custom.scale,
-        rules=rules if custom.has_rules else None,
+        scale=scale,
+        rules=rules if has_rules else None,
     )
+    custom = _custom(definition, version, judge, scale=scale, has_rules=has_rules)
+    own = {path.removeprefix("."): path for path in version.selectable}
     subresources = []
     if version.status:
         subresources.append(Subresource(name=STATUS, owns=(STATUS,), validate=judge.validate_status))
@@ -112,12 +114,22 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
     return Deprecation(since="", text=text)
 
 
-def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Release], Rules | None]) -> Custom:
+def _custom(
+    definition: Definition, version: DefinedVersion, judge: Judge, *, scale: Scale | None, has_rules: bool
+) -> Custom:
     schema = version.schema
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
     templates = [jsonpath.parse(f"{{{path}}}") for path in indexed.values()]
     unconverted = conversion.error(definition)
-    prune, fill, default = pruner(schema), filler(schema), defaulter(schema)
+    defaults = defaults_of(schema)
+    prune, fill, default = pruner(schema), filler(schema, defaults), defaulter(schema, defaults)
+    prepared = set[Release]()
+
+    def prepare(release: Release) -> None:
+        judge.prepare(release)
+        _ = schema in defaults  # looks for them
+        prepared.add(release)
+
     return Custom(
         schema=schema,
         prune=prune,
@@ -128,11 +140,12 @@ def _custom(definition: Definition, version: DefinedVersion, rules: Callable[[Re
         fields=fields_of(templates),
         fields_in=frozenset(template.leading[0] for template in templates),
         published=functools.partial(published, schema),
-        has_rules=any(node.rules for node in below(schema)),
-        ready=lambda release: (found := rules(release)) is None or found.ready,
+        has_rules=has_rules,
+        prepare=prepare,
+        ready=prepared.__contains__,
         adopt=adopter(schema, CUSTOM, prune=prune, fill=fill, default=default),
         merge_type=_merge_type(version),
-        scale=None if version.scale is None else _scale(version.scale),
+        scale=scale,
         served=version.served,
         unconverted=unconverted,
         convert=_refusal(unconverted) if unconverted else converter(schema),

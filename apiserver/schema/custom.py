@@ -21,6 +21,10 @@ def _always(release: Release) -> bool:
     return True
 
 
+def _nothing(release: Release) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Custom:
     """Mark a version of a kind as a custom resource: a structural schema describes its objects, besides metadata.
@@ -34,7 +38,9 @@ class Custom:
       it drops as `prune` does.
     * `convert(obj)` converts an object of another version to this one, in place. Raises StatusError where only a webhook can.
     * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
-    * `has_rules`: the schema has rules. `ready(release)` returns whether they are compiled. Judging may take long while they are not.
+    * `has_rules`: the schema has rules.
+    * `prepare(release)` compiles what writes need in a release. It may take a second, so it belongs into a thread. `ready(release)` returns
+      whether that was done; until then, judging may take long.
     * `merge_type(metadata)` returns the type for structured merge, from that of ObjectMeta.
     * `published(own, v2=…)` returns the schema of OpenAPI. `own` are the schemas of apiVersion, kind and metadata.
     * `indexed` are the selectable fields of every version. `fields(obj)` returns their values as texts, from an object of which only the
@@ -57,6 +63,7 @@ class Custom:
     fields_in: frozenset[str]
     convert: Callable[[Object], Object]
     has_rules: bool = False
+    prepare: Callable[[Release], None] = _nothing
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None
     served: bool = True

@@ -20,13 +20,19 @@ from apiserver.structural.pruning import TYPE_AND_METADATA
 Fill = Callable[[Object], bool]
 
 
-def filler(schema: Structural) -> Fill:
+def defaults_of(schema: Structural) -> Holders:
+    """Return the nodes with defaults below. They are looked for when the first one is asked about."""
+    return Holders(schema, _has_default)
+
+
+def filler(schema: Structural, defaults: Holders | None = None) -> Fill:
     """Return a function that drops nulls that are not allowed, and fills in defaults.
 
     It changes an object in place, and returns whether it changed anything. A null that has a default gets it. Nulls in lists stay, unless
-    the items have a default. apiVersion, kind and metadata of the object stay as they are.
+    the items have a default. apiVersion, kind and metadata of the object stay as they are. `defaults` are those of the schema, if they are
+    known.
     """
-    return _filler(_Plan(schema, Holders(schema, _has_default), drops=True, root=True))
+    return _filler(_Plan(schema, defaults or defaults_of(schema), drops=True, root=True))
 
 
 def dropper(schema: Structural) -> Fill:
@@ -34,14 +40,14 @@ def dropper(schema: Structural) -> Fill:
     return _filler(_Plan(schema, None, drops=True, root=True))
 
 
-def defaulter(schema: Structural) -> Fill:
+def defaulter(schema: Structural, defaults: Holders | None = None) -> Fill:
     """Return a function that only fills in defaults, as upstream does with the result of an apply. It does the same as `filler` for an
     object without nulls, in less time."""
-    defaults = Holders(schema, _has_default)
-    plan = _Plan(schema, defaults, drops=False, root=True)
+    known = defaults or defaults_of(schema)
+    plan = _Plan(schema, known, drops=False, root=True)
 
     def fill(obj: Object) -> bool:
-        return schema in defaults and _fill(obj, plan)
+        return schema in known and _fill(obj, plan)
 
     return fill
 

@@ -52,21 +52,18 @@ def compiled(schema: Structural, *, release: Release) -> Rules | None:
 
 
 class Rules:
-    """The rules of one schema. Safe in any number of threads.
-
-    `ready`: all programs are compiled, so `errors` compiles nothing.
-    """
+    """The rules of one schema. Safe in any number of threads."""
 
     def __init__(self, root: _Node) -> None:
         self._root = root
-        self.ready = False
+        self._prepared = False
 
     def prepare(self) -> None:
-        """Compile every program. Takes milliseconds for each rule, so it belongs into a thread."""
-        if not self.ready:
+        """Compile every program, unless that was done. Takes milliseconds for each rule, so it belongs into a thread."""
+        if not self._prepared:
             for node in self._root.below():
                 node.programs  # noqa: B018 - the property compiles
-            self.ready = True
+            self._prepared = True
 
     def errors(
         self,

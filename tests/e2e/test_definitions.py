@@ -103,3 +103,31 @@ def test_file_that_cannot_be_served_keeps_its_kind_and_says_why(server: DevServe
     assert server.request("GET", f"{ROOT}/lamps").status == 200
     assert 'sluice_crds{state="refused"} 1' in server.request("GET", "/metrics").text
     assert why in server.log.read_text().replace('\\"', '"')
+
+
+def large(plural: str, *versions: str) -> dict[str, Any]:
+    """A definition with some 7,000 nodes in each version."""
+    made = definition(plural, scope="Cluster")
+    text = {"type": "string", "maxLength": 63, "pattern": "^[a-z]*$", "default": "a"}
+    part = {"type": "object", "properties": {f"p{number}": text for number in range(60)}}
+    spec = {"type": "object", "properties": {f"part{number}": part for number in range(60)}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": spec}}}
+    made["spec"]["versions"] = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": schema, "subresources": {"status": {}}}
+        for name in versions
+    ]
+    return made
+
+
+def test_first_write_to_a_large_kind_holds_up_no_other_request(tmp_path: pathlib.Path) -> None:
+    """Each test fails whose server takes long steps."""
+    file = write(tmp_path / "large.yaml", large("posts", "v1", "v2"), large("applies", "v1"))
+    with dev_server(tmp_path, "--no-builtin-kinds", f"--crds={file}") as server:
+        assert server.request("POST", f"{ROOT}/posts", thing("Post", "one", part1={"p1": "b"})).status == 201
+        merge, apply = ({"Content-Type": f"application/{media}"} for media in ("merge-patch+json", "apply-patch+yaml"))
+        other = f"/apis/{GROUP}/v2/posts/one"
+        for path in (other, f"{other}/status"):
+            changed = {path.rpartition("/")[2].replace("one", "spec"): {"part1": {"p2": "c"}}}
+            assert server.request("PATCH", path, changed, headers=merge).status == 200
+        applied = json.dumps(thing("Applie", "one", part1={"p1": "b"}))
+        assert server.request("PATCH", f"{ROOT}/applies/one?fieldManager=me", applied, headers=apply).status == 201
