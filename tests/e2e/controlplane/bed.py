@@ -15,7 +15,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import yaml
@@ -118,21 +118,25 @@ class Bed:
         replicas: int = 1,
         group: str = OWN_GROUP,
         versions: Sequence[str] = (),
+        also: Mapping[str, Sequence[str]] | None = None,
         controllers: bool = False,
         scheduler: bool = False,
         flags: Sequence[str] = (),
         serve_flags: Sequence[str] = (),
+        kind_flags: Sequence[str] = (),
         registered: bool = True,
         durable: bool = False,
         client_flags: Sequence[str] = (),
     ) -> None:
         """`registered` False: no APIService leads to Sluice yet, and kube-apiserver serves its own group. `versions` are those that
-        get one, the preferred one first; if none are named, those that Sluice serves in that group by itself. `flags` are for
-        kube-apiserver, `serve_flags` for Sluice; the other words are the control plane's."""
+        get one, the preferred one first; if none are named, those that Sluice serves in that group by itself. `also` are further
+        groups with their versions. `flags` are for kube-apiserver, `serve_flags` for Sluice. `kind_flags` say which kinds Sluice
+        serves and prepares the store for. The other words are the control plane's."""
         self.folder = folder
         self.group = group
-        self.versions = versions or SERVED.get(group, ("v1",))
+        self.groups = {group: versions or SERVED.get(group, ("v1",)), **(also or {})}
         self.routing = routing
+        self.kind_flags = kind_flags
         self.serve_flags = serve_flags
         if routing == "endpoint-slices":
             flags = ["--enable-aggregator-routing=true", *flags]
@@ -188,14 +192,14 @@ class Bed:
         try:
             self.plane.start(ready=self.group != DRA_GROUP or not self.registered)
             self.store.start()
-            self.sluice("store", "init")
+            self.sluice("store", "init", *self.kind_flags)
             self.apply([item for item in self.objects if item["kind"] != "APIService"])
             self._sluice_kubeconfig = self.plane.service_account(NAMESPACE, SERVICE)
             for replica in self.replicas:
                 replica.start()
             if self.registered:
                 self.register()
-                until(self.is_discovered, f"{self.group} is discovered", seconds=SECONDS)
+                until(self.is_discovered, f"{', '.join(self.groups)}: discovered", seconds=SECONDS)
             self.plane.start_clients()
         except BaseException:
             self.stop()
@@ -203,31 +207,36 @@ class Bed:
         return self
 
     def register(self) -> None:
-        """Endpoints and the APIService; returns when kube-apiserver finds it available."""
+        """Endpoints and the APIServices; returns when kube-apiserver finds them available."""
         if self.routing == "endpoint-slices":
             for replica in self.replicas:
                 self.route(replica)
         self.apply([item for item in self.objects if item["kind"] == "APIService"])
-        until(self.is_available, f"{self.apiservice} is available", seconds=SECONDS)
+        until(self.is_available, f"{', '.join(self.groups)}: available", seconds=SECONDS)
 
     def is_available(self) -> bool:
-        return self.condition().get("status") == "True"
+        """Whether kube-apiserver passes requests on, in every version of every group."""
+        names = [f"{version}.{group}" for group, versions in self.groups.items() for version in versions]
+        return all(self.condition(name).get("status") == "True" for name in names)
 
     def is_discovered(self) -> bool:
-        """Whether kube-apiserver tells clients about the group, which it does a moment after it found it available."""
+        """Whether kube-apiserver tells clients about all groups, which it does a moment after it found them available."""
         aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         with self.plane.connect() as admin:
             groups = admin.ask("GET", "/apis", headers={"Accept": aggregated}).json["items"]
-        versions = [
-            version for item in groups if item["metadata"]["name"] == self.group for version in item["versions"]
-        ]
-        found = [(version["version"], version["freshness"]) for version in versions]
-        return found == [(version, "Current") for version in self.versions]
+        found = {
+            item["metadata"]["name"]: [(version["version"], version["freshness"]) for version in item["versions"]]
+            for item in groups
+        }
+        return all(
+            found.get(group) == [(version, "Current") for version in versions]
+            for group, versions in self.groups.items()
+        )
 
-    def condition(self) -> Object:
-        """`Available` of the APIService."""
+    def condition(self, name: str = "") -> Object:
+        """`Available` of an APIService; without a name, of that of v1 in the first group."""
         with self.plane.connect() as admin:
-            reply = admin.ask("GET", f"/apis/apiregistration.k8s.io/v1/apiservices/{self.apiservice}")
+            reply = admin.ask("GET", f"/apis/apiregistration.k8s.io/v1/apiservices/{name or self.apiservice}")
         conditions: list[Object] = reply.json.get("status", {}).get("conditions", []) if reply.status == 200 else []
         return next((condition for condition in conditions if condition["type"] == "Available"), {})
 
@@ -300,6 +309,7 @@ class Bed:
             f"--authorization-kubeconfig={self._sluice_kubeconfig}",
             # Nobody routes around a process that stops, unless a test does.
             "--shutdown-delay-duration=0s",
+            *self.kind_flags,
             *self.serve_flags,
         ]
 
@@ -344,14 +354,15 @@ class Bed:
         return [copy for item in yaml.safe_load_all(rendered) for copy in self._registered(item)]
 
     def _registered(self, item: Object) -> Iterator[Object]:
-        """The object itself; of the APIService one for each version, the first with the highest priority."""
+        """The object itself; of the APIService one for each version, the first of a group with the highest priority."""
         if item["kind"] != "APIService":
             yield item
             return
-        for place, version in enumerate(self.versions):
-            priority = item["spec"]["versionPriority"] - place
-            spec = item["spec"] | {"group": self.group, "version": version, "versionPriority": priority}
-            yield item | {"metadata": item["metadata"] | {"name": f"{version}.{self.group}"}, "spec": spec}
+        for group, versions in self.groups.items():
+            for place, version in enumerate(versions):
+                priority = item["spec"]["versionPriority"] - place
+                spec = item["spec"] | {"group": group, "version": version, "versionPriority": priority}
+                yield item | {"metadata": item["metadata"] | {"name": f"{version}.{group}"}, "spec": spec}
 
 
 def endpoint_slice(replica: Replica, *, ready: bool) -> Object:
