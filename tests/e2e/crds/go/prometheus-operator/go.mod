@@ -1,4 +1,4 @@
-// The operator of Prometheus, whose CustomResourceDefinitions Sluice serves in tests (../../README.md).
+// The operator of Prometheus, whose CustomResourceDefinitions Sluice serves in tests (../README.md).
 module sluice.dev/tests/prometheus-operator
 
 go 1.26.0
