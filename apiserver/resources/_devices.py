@@ -13,7 +13,7 @@ from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.releases import V1_37, since, until
 from apiserver.codecs.objects import canonical
 from apiserver.resources import _features
-from apiserver.resources._rules import _capacity, _formats, _shown
+from apiserver.resources._rules import _capacity, _declared_formats, _formats, _shown
 from apiserver.resources._rules._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.context import Context
@@ -69,7 +69,9 @@ COUNTER_CONSUMPTION = Struct(
             Field(
                 name="compatibilityGroups",
                 number=3,
-                type=ListOf(_formats.LABEL, max_items=COMPATIBILITY_GROUPS, unique=_formats.itself),
+                type=ListOf(
+                    String(check=_declared_formats.short_name), max_items=COMPATIBILITY_GROUPS, unique=_formats.itself
+                ),
                 doc="Names of groups, at most two, each a DNS label. Devices that draw from the same counter set are allocated together "
                 "only if one group is common to all of them; devices without groups only with others without. "
                 "Alpha: needs the feature gate DRADeviceCompatibilityGroups.",

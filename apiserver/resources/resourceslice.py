@@ -15,7 +15,7 @@ from apiserver.apimachinery.releases import V1_37, since
 from apiserver.resources import _devices, _features, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
-from apiserver.resources._rules import _declarations, _formats, _shown
+from apiserver.resources._rules import _declarations, _declared_formats, _formats, _shown
 from apiserver.resources._rules._formats import MODEL, by_name
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -186,7 +186,7 @@ def _partition_type(
     if name is None:
         return
     at = path.child("partitionTypeAttribute")
-    malformed = list(_formats.fully_qualified_name(name, at))
+    malformed = list(_declared_formats.fully_qualified_name(name, at))
     consuming = [(i, d) for i, d in enumerate(value.get("devices") or ()) if d.get("consumesCounters")]
     if not consuming:
         yield fieldpath.invalid(at, name, "may only be set on a slice which declares devices that consume counters")

@@ -166,7 +166,7 @@ def test_upgrade_and_rollback_lose_no_object_and_no_event(
         before = workloads.made(admin, SLICES, offered("before", **mapped))
         assert before["spec"]["devices"][0] == {"name": "gpu-0", **mapped}
         workloads.node(admin, "node-1")
-        workloads.devices(admin, "node-1", count=4)
+        workloads.devices(admin, "node-1", count=8)
         workloads.template(admin, "gpu")
         first_claim = runs_with_a_device(bed, "p-before")
 
@@ -196,11 +196,12 @@ def test_upgrade_and_rollback_lose_no_object_and_no_event(
         )
         assert "deletionTimestamp" not in admin.ask("GET", evicted.replace("p-after", "p-before")).json["metadata"]
         skipping = offered("newer")
-        skipping["spec"]["skipNodeOperations"] = True
-        assert workloads.made(admin, SLICES, skipping)["spec"]["skipNodeOperations"] is True
+        skipping["spec"]["skipNodeOperations"] = ["*"]
+        assert workloads.made(admin, SLICES, skipping)["spec"]["skipNodeOperations"] == ["*"]
 
         # The rollback: the other way round.
         bed.plane.restart_clients()
+        runs_with_a_device(bed, "p-older-clients")
         bed.plane.restart_apiserver()
         admin.close()
         assert admin.ask("GET", "/version").json["gitVersion"] == f"v{older}"

@@ -14,41 +14,77 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver import resources
-from apiserver.apimachinery.releases import NEWEST, at
+from apiserver.apimachinery.releases import V1_37, Release, at, since, until
 from apiserver.codecs.objects import canonical, decoding
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import ControlPlane
 from tests.fixtures.composed import Composed, composed
 from tests.fixtures.valkey import Server
 
 Object = dict[str, Any]
-KINDS = {resource.kind: resource for resource in at(NEWEST, resources.RESOURCES)}
-ON = "DRAListTypeAttributes=true,DRANodeAllocatableResources=true"
-"""With these everything can be stored."""
-STATUS_OFF = (
-    "DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false,"
-    "DRAResourceClaimGranularStatusAuthorization=false"
+RELEASE = Release(*map(int, binaries.minor().split(".")))
+KINDS = {resource.kind: resource for resource in at(RELEASE, resources.RESOURCES)}
+LISTS = "DRAListTypeAttributes=true"
+ON = at(
+    RELEASE,
+    since(
+        V1_37,
+        f"{LISTS},DRANodeAllocatableResources=true,DRADerivedAttributes=true,DRADeviceCompatibilityGroups=true,"
+        "DRAFractionalCapacityRange=true,DRAOptionalNodeOperations=true,DRAResourcePoolStatus=true,"
+        "DRAPartitionableDevicesType=true",
+        before=f"{LISTS},DRANodeAllocatableResources=true",
+    ),
 )
+"""With these everything can be stored."""
+TAINTS_OFF = at(
+    RELEASE, since(V1_37, "DRADeviceTaints=false,DRADeviceTaintRules=false", before="DRADeviceTaints=false")
+)
+STATUS_OFF = "DRADeviceBindingConditions=false,DRAResourceClaimGranularStatusAuthorization=false"
+PARTS_OFF = "DRAPartitionableDevices=false,DRAConsumableCapacity=false"
+LOCKABLE_OFF = at(
+    RELEASE,
+    until(
+        V1_37, ("DRAResourceClaimDeviceStatus=false", "DRAPrioritizedList=false", "DRAExtendedResource=false"), after=()
+    ),
+)
+"""Gates that the later release has locked."""
 SETS = (
     ON,
     "",
-    "DRADeviceTaints=false",
+    TAINTS_OFF,
     "DRAPartitionableDevices=false",
     "DRADeviceBindingConditions=false",
     STATUS_OFF,
     "DRAConsumableCapacity=false",
-    "DRAConsumableCapacity=false,DRAListTypeAttributes=true",
-    "DRAExtendedResource=false,DRAPrioritizedList=false",
-    f"{STATUS_OFF},DRADeviceTaints=false,DRAPartitionableDevices=false,DRAConsumableCapacity=false,DRAPrioritizedList=false",
+    f"DRAConsumableCapacity=false,{LISTS}",
+    *([f"{STATUS_OFF},{LOCKABLE_OFF[0]}", ",".join(LOCKABLE_OFF[1:])] if LOCKABLE_OFF else []),
+    ",".join([STATUS_OFF, TAINTS_OFF, PARTS_OFF, *LOCKABLE_OFF[:2]]),
+    *at(
+        RELEASE,
+        since(
+            V1_37,
+            (
+                "DRADerivedAttributes=true",
+                f"DRADerivedAttributes=true,{LISTS}",
+                "DRADeviceCompatibilityGroups=true,DRAFractionalCapacityRange=true",
+                "DRAOptionalNodeOperations=true,DRANodeAllocatableResources=true",
+            ),
+            before=(),
+        ),
+    ),
 )
 NAMESPACE, GROUP, TIME = "fuzz", "resource.k8s.io", "2026-06-01T12:00:00Z"
 
 TAINT = {"key": "a", "effect": "NoSchedule", "timeAdded": TIME}
 COUNTERS = {"c": {"value": "1"}}
 POLICY = {"default": "1Gi", "validValues": ["1Gi", "2Gi"]}
+FRACTION = {"default": "500m", "validRange": {"min": "500m", "step": "250m"}}
+CONSUMED = {"counterSet": "s", "counters": COUNTERS}
+DERIVED = {"name": "derived/x", "expression": "device.driver"}
 SHARE = "0b6d53b0-0000-4000-8000-000000000001"
 NODE = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
 CEL = (
@@ -96,7 +132,7 @@ SLICE_CHANGES = (
     _sets("spec", "sharedCounters", to=[{"name": "s", "counters": COUNTERS}]),
     _sets("spec", "perDeviceNodeSelection", to=True),
     _sets("spec", "perDeviceNodeSelection", to=False),
-    _device(0, "consumesCounters", [{"counterSet": "s", "counters": COUNTERS}]),
+    _device(0, "consumesCounters", [CONSUMED]),
     _device(0, "nodeName", "n1"),
     _device(1, "nodeSelector", NODE),
     _device(1, "allNodes", True),
@@ -108,6 +144,13 @@ SLICE_CHANGES = (
     _sets("spec", "devices", 0, "capacity", "memory", "requestPolicy", to=POLICY),
     _sets("spec", "devices", 0, "capacity", "memory", "requestPolicy", to={}),
     _device(0, "nodeAllocatableResourceMappings", {"cpu": {"allocationMultiplier": "2"}}),
+    _device(0, "nodeAllocatableResources", {"cpu": {"mapping": {"deviceMultiplier": "2"}}}),
+    _device(1, "nodeAllocatableResources", {"cpu": {"overhead": {"perPod": "1"}}, "memory": {}}),
+    _sets("spec", "devices", 0, "capacity", "memory", "requestPolicy", to=FRACTION),
+    _sets("spec", "devices", 0, "consumesCounters", to=[{**CONSUMED, "compatibilityGroups": ["g"]}]),
+    _sets("spec", "partitionTypeAttribute", to="a.example.com/kind"),
+    _sets("spec", "skipNodeOperations", to=["*"]),
+    _sets("spec", "skipNodeOperations", to=["NodePrepareResources", "x"]),
     _sets("spec", "devices", 0, "attributes", "links", to={"ints": [1]}),
     _sets("spec", "devices", 1, "attributes", to={"links": {"strings": ["a"]}, "b": {"bools": []}}),
     _sets("spec", "devices", 1, "attributes", to={"links": {"versions": ["1.0.0"], "int": 1}}),
@@ -125,6 +168,10 @@ def _spec_changes(*at: str) -> tuple[Change, ...]:
         _sets(*requests, 1, to={"name": "other", "firstAvailable": [{**alternative, "capacity": {}}]}),
         _sets(*requests, 0, "exactly", "tolerations", to=[{"operator": "Exists"}]),
         _sets(*requests, 0, "exactly", "tolerations", to=[]),
+        _sets(*requests, 0, "exactly", "derivedAttributes", to=[DERIVED]),
+        _sets(*requests, 0, "exactly", "derivedAttributes", to=[{**DERIVED, "expression": CEL[3]}]),
+        _sets(*requests, 1, to={"name": "other", "firstAvailable": [{**alternative, "derivedAttributes": [DERIVED]}]}),
+        _sets(*at, "devices", "constraints", to=[{"matchAttribute": "derived/x"}]),
         _sets(*requests, 0, "exactly", "capacity", to={"requests": {"memory": "1Gi"}}),
         _sets(*at, "devices", "constraints", to=[{"matchAttribute": "a.example.com/b"}]),
         _sets(*at, "devices", "constraints", to=[{"distinctAttribute": "a.example.com/b"}]),
@@ -145,6 +192,7 @@ STATUS_CHANGES = (
     _sets(*_RESULT, "bindingConditions", to=[]),
     _sets(*_RESULT, "bindingFailureConditions", to=["f"]),
     _sets(*_RESULT, "tolerations", to=[{"operator": "Exists"}]),
+    _sets(*_RESULT, "skipNodeOperations", to=["*"]),
     _sets("status", "allocation", "allocationTimestamp", to=TIME),
     _without("status", "allocation"),
 )
@@ -340,7 +388,7 @@ def differences(*, seed: int, count: int) -> list[str]:
 async def _compared(server: Server, asked: list[Question], answers: Mapping[str, list[Object]]) -> list[str]:
     found = []
     for gates, said in answers.items():
-        async with composed(server, f"--feature-gates={gates}") as sluice:
+        async with composed(server, f"--feature-gates={gates}", f"--emulated-version={RELEASE}") as sluice:
             for question, expected in zip(asked, said, strict=True):
                 given = await ours(sluice, question)
                 if given != expected:

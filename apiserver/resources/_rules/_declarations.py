@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _device_requests, _devices
-from apiserver.resources._rules import _formats
+from apiserver.resources._rules import _declared_formats, _formats
 from apiserver.schema.declarations import Declarations, Member, Tags
 from apiserver.schema.types import Check
 from kubetext import names
@@ -25,24 +25,6 @@ def _worded(rule: Callable[[str], Iterable[str]]) -> Check:
     return lambda value, path: [fieldpath.invalid(path, value, text) for text in rule(value)]
 
 
-def _long_name(text: str) -> list[str]:
-    return names.dns_subdomain(text, unit="bytes")
-
-
-def _short_name(text: str) -> list[str]:
-    return names.dns_label(text, unit="bytes")
-
-
-def _pool_name(value: str, path: Path) -> Iterator[FieldError]:
-    if names.byte_length(value) > _formats.POOL_BYTES:
-        yield fieldpath.too_long(path, _formats.POOL_BYTES)
-    for i, part in enumerate(value.split("/")):
-        if not part:
-            yield fieldpath.invalid(path, value, f"segment {i}: must not be empty")
-        else:
-            yield from (fieldpath.invalid(path, part, f"segment {i}: {text}") for text in _long_name(part))
-
-
 def _extended_resource_name(value: str) -> Iterator[str]:
     if "/" not in value:
         yield "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
@@ -51,29 +33,6 @@ def _extended_resource_name(value: str) -> Iterator[str]:
     if value.startswith(_QUOTA_PREFIX):
         yield f'must not have "{_QUOTA_PREFIX}" prefix'
     yield from names.label_key(_QUOTA_PREFIX + value)
-
-
-def _identifier(value: str, path: Path) -> Iterator[FieldError]:
-    if names.byte_length(value) > _formats.IDENTIFIER_BYTES:
-        yield fieldpath.too_long(path, _formats.IDENTIFIER_BYTES)
-    yield from (fieldpath.invalid(path, value, text) for text in names.c_identifier(value))
-
-
-def _fully_qualified_name(value: str, path: Path) -> Iterator[FieldError]:
-    """Check `domain/identifier`. Names with two slashes or more pass, as upstream."""
-    parts = value.split("/")
-    if len(parts) == 1:
-        yield from _identifier(value, path)
-        yield fieldpath.invalid(path, value, "a fully qualified name must be a domain and a name separated by a slash")
-    elif len(parts) == 2:
-        domain, name = parts
-        if not domain:
-            yield fieldpath.invalid(path, "", "prefix must not be empty")
-        else:
-            if names.byte_length(domain) > _formats.DRIVER_BYTES:
-                yield fieldpath.too_long(path, _formats.DRIVER_BYTES)
-            yield from (fieldpath.invalid(path, domain, f"prefix: {text}") for text in _long_name(domain))
-        yield from _identifier(name, path) if name else [fieldpath.invalid(path, "", "name must not be empty")]
 
 
 def _uuid(value: str, path: Path) -> Iterator[FieldError]:
@@ -105,9 +64,10 @@ def _one_of(*values: str) -> Check:
     return check
 
 
-_SHORT_NAME, _LABEL_KEY = _worded(_short_name), _worded(names.label_key)
-_DRIVER = Member(required=True, checks=(_worded(names.caseless_dns_subdomain), _max_characters(_formats.DRIVER_BYTES)))
+_SHORT_NAME, _LABEL_KEY = _declared_formats.short_name, _worded(names.label_key)
+_DRIVER = Member(required=True, checks=(_declared_formats.long_name_caseless, _max_characters(_formats.DRIVER_BYTES)))
 _EFFECT = _one_of(*_formats.EFFECTS)
+_SKIPPED = Member(unique=True, items=(_one_of(*_formats.OPERATIONS),))
 _REQUESTS = Member(limited=True, unique=True)
 _BINDING_CONDITIONS = Member(limited=True)
 _SHARE = Member(checks=(_uuid,))
@@ -144,7 +104,7 @@ _TYPES = {
         }
     ),
     "DeviceClaimConfiguration": Tags(members={"requests": _REQUESTS}),
-    "DeviceClass": Tags(members={"metadata": Member(parts={"name": _worded(_long_name)})}),
+    "DeviceClass": Tags(members={"metadata": Member(parts={"name": _declared_formats.long_name})}),
     "DeviceClassSpec": Tags(
         members={
             "selectors": Member(limited=True),
@@ -155,9 +115,9 @@ _TYPES = {
     "DeviceConstraint": Tags(
         members={
             "requests": _REQUESTS,
-            "matchAttribute": Member(checks=(_fully_qualified_name,)),
+            "matchAttribute": Member(checks=(_declared_formats.fully_qualified_name,)),
             # The kind's own rule does not look at it beside `matchAttribute`.
-            "distinctAttribute": Member(checks=(_fully_qualified_name,), alone=True),
+            "distinctAttribute": Member(checks=(_declared_formats.fully_qualified_name,), alone=True),
         }
     ),
     "DeviceCounterConsumption": Tags(
@@ -167,14 +127,15 @@ _TYPES = {
     "DeviceRequestAllocationResult": Tags(
         members={
             "driver": _DRIVER,
-            "pool": Member(required=True, checks=(_pool_name,)),
+            "pool": Member(required=True, checks=(_declared_formats.pool_name,)),
             "bindingConditions": _BINDING_CONDITIONS,
             "bindingFailureConditions": _BINDING_CONDITIONS,
             "shareID": _SHARE,
+            "skipNodeOperations": _SKIPPED,
         }
     ),
     "DeviceSubRequest": Tags(
-        members={"deviceClassName": Member(required=True, checks=(_worded(_long_name),)), **_WANTED}
+        members={"deviceClassName": Member(required=True, checks=(_declared_formats.long_name,)), **_WANTED}
     ),
     "DeviceTaint": Tags(members={"effect": Member(required=True, checks=(_EFFECT,))}),
     "DeviceToleration": Tags(
@@ -201,7 +162,9 @@ _TYPES = {
             "devices": Member(unique=True),
         }
     ),
-    "ResourceSliceSpec": Tags(members={"sharedCounters": Member(limited=True, unique=True)}),
+    "ResourceSliceSpec": Tags(
+        members={"sharedCounters": Member(limited=True, unique=True), "skipNodeOperations": _SKIPPED}
+    ),
 }
 
 _WANTED_PATH = re.compile(

@@ -20,6 +20,12 @@ def long_name(value: str, path: Path) -> Iterator[FieldError]:
         yield fieldpath.invalid(path, value, text)
 
 
+def short_name(value: str, path: Path) -> Iterator[FieldError]:
+    """Check a DNS label."""
+    for text in names.dns_label(value, unit="bytes"):
+        yield fieldpath.invalid(path, value, text)
+
+
 def long_name_caseless(value: str, path: Path) -> Iterator[FieldError]:
     """Check a DNS subdomain that may have upper case letters."""
     for text in names.caseless_dns_subdomain(value):

@@ -267,6 +267,7 @@ CONSUMING = {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value"
         (["a", "b"], []),
         (["a", "a"], ['[1]: Duplicate value: "a"']),
         (["a", "b", "c"], [": Too many: 3: must have at most 2 items"]),
+        (["x" * 64], [f'[0]: Invalid value: "{"x" * 64}": must be no more than 63 bytes']),
     ],
 )
 def test_devices_name_at_most_two_groups_once_each(groups: list[str], expected: list[str]) -> None:
@@ -322,6 +323,12 @@ MISSING = "device consumes counters and `partitionTypeAttribute` names this attr
             ],
         ),
         ("a.example/model", CONSUMING, [f".devices[0].attributes[a.example/model]: Required value: {MISSING}"]),
+        (
+            "/",
+            CONSUMING,
+            [f'.partitionTypeAttribute: Invalid value: "": {part} must not be empty' for part in ("prefix", "name")],
+        ),
+        ("x" * 64 + "/y", CONSUMING, [".partitionTypeAttribute: Too long: may not be more than 63 bytes"]),
         (
             "model",
             CONSUMING,

@@ -11,7 +11,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
 from apiserver.apimachinery.releases import V1_36, V1_37
 from apiserver.codecs.json import rawjson
 from apiserver.validation import declarative
-from tests.unit.resources.samples import BY_RELEASE, CLAIM, decoded
+from tests.unit.resources.samples import BY_RELEASE, CLAIM, SLICE, decoded
 
 CLAIMS = BY_RELEASE[V1_37]["ResourceClaim"]
 REPORT = {"driver": "gpu.example.com", "pool": "p", "device": "d"}
@@ -40,6 +40,21 @@ def test_a_declared_error_replaces_that_of_the_kind_with_its_reason_and_path() -
     first, second = combined(own, REPORT, REPORT)
     assert first == 'status.devices[0]: Invalid value: "x": stays'
     assert second.startswith("status.devices[1]: Duplicate value: {")
+
+
+def test_repetitions_of_a_set_come_before_errors_of_its_elements() -> None:
+    slices = BY_RELEASE[V1_37]["ResourceSlice"]
+    sent = {**decoded(slices, SLICE), "spec": {**SLICE["spec"], "skipNodeOperations": ["x", "*", "x"]}}
+    at = ROOT.child("spec").child("skipNodeOperations")
+    names = ["*", "NodePrepareResources", "NodeUnprepareResources"]
+    own = [fieldpath.not_supported(at.index(i), "x", names) for i in (0, 2)] + [fieldpath.duplicate(at.index(2), "x")]
+    errors = [(error.field, error.reason) for error in declarative.combined(slices, FieldErrors(own), sent, None)]
+    unsupported = "FieldValueNotSupported"
+    assert errors == [
+        ("spec.skipNodeOperations[2]", "FieldValueDuplicate"),
+        ("spec.skipNodeOperations[0]", unsupported),
+        ("spec.skipNodeOperations[2]", unsupported),
+    ]
 
 
 def test_a_release_without_declarations_reports_the_errors_of_the_kind() -> None:
