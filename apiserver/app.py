@@ -36,10 +36,12 @@ from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
-from apiserver.codecs.objects import adopted, canonical, conversion, indexed
+from apiserver.codecs.objects import adopted, canonical, indexed
 from apiserver.codecs.protobuf import messages
 from apiserver.config import features
 from apiserver.config.config import CRDS, FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
+from apiserver.conversion import calling
+from apiserver.conversion.converter import Conversions
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.discovery.core import Core
@@ -431,6 +433,8 @@ def build(
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     for use in Use:
         metrics.ENCODINGS.labels(*use.value).set_function(partial(encodings.uses.__getitem__, use))
+    ask = calling.nobody if delegates.callers is None else calling.asking(delegates.callers.conversion)
+    conversions = Conversions(calling.Calls(ask), encodings)
     services = Services(
         kinds=served,
         stores=stores,
@@ -450,6 +454,7 @@ def build(
         namespace_labels=namespaces.labels,
         newest_labels=namespaces.newest_labels,
         sending=FairQueue(urgent=lambda: False, in_order=True),
+        conversions=conversions,
         gates=switched,
         cel=DeviceSelectors(switched),
     )
@@ -642,7 +647,6 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         resource = endpoint.resource
         if resource.deprecation is not None:
             deprecation.note(exchange, info, resource)
-        conversion.require(resource)
         if resource.virtual:
             nothing = cast("Store", None)  # reviews are not stored
             call = Call(info=info, user=request.user, resource=resource, store=nothing, exchange=exchange)
@@ -653,7 +657,14 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         store = services.stores[resource.storage_name]
         if store.filling:
             await store.wait_until_filled(seconds=FILL_SECONDS)
-        call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
+        call = Call(
+            info=info,
+            user=request.user,
+            resource=resource,
+            store=store,
+            exchange=exchange,
+            converter=services.conversions.of(resource),
+        )
         shows = endpoint.subresource is not None and endpoint.subresource.shows is not None
         return await (SCALE_VERBS if shows else VERBS)[endpoint.action](services, call)
 

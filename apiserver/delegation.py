@@ -89,7 +89,9 @@ def alone(config: Config, sources: Sources | None = None, callers: Callers | Non
 def callers(config: Config, cluster: Client | None = None) -> Callers:
     """Make the callers of webhooks, with the credentials of `--admission-control-config-file`. Raises ConfigError."""
     found = _control(config)
-    return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
+    mutating, validating = (Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS)
+    # Upstream reads no credentials of conversion webhooks.
+    return Callers(mutating, validating, Caller(cluster=cluster))
 
 
 def errors(config: Config, environ: Mapping[str, str]) -> Iterator[str]:

@@ -230,6 +230,23 @@ WEBHOOK_REQUESTS = Counter(
     "Calls of one admission webhook by the HTTP status of their outcome.",
     "name", "type", "operation", "code", "rejected",
 )  # fmt: skip
+CRD_CONVERSION_SECONDS = Histogram(
+    "apiserver_crd_conversion_webhook_duration_seconds",
+    "Latency of conversions by a webhook.",
+    tuple(0.001 * 2**power for power in range(15)),
+    "crd_name", "from_version", "to_version", "succeeded",
+)  # fmt: skip
+CONVERSIONS = Counter(
+    "apiserver_conversion_webhook_request_total",
+    "Calls of conversion webhooks by their outcome: success or failure, and why they failed.",
+    "result", "failure_type",
+)  # fmt: skip
+CONVERSION_SECONDS = Histogram(
+    "apiserver_conversion_webhook_duration_seconds",
+    "Latency of calls of conversion webhooks.",
+    (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 45, 60),
+    "result", "failure_type",
+)  # fmt: skip
 WEBHOOK_REJECTIONS = Counter(
     "apiserver_admission_webhook_rejection_count",
     "Requests refused on account of a webhook: calling_webhook_error, apiserver_internal_error or no_error, and the status it gave.",

@@ -156,7 +156,7 @@ async def cost(write: Callable[[Attributes], Awaitable[None]]) -> float:
 
 
 async def measure() -> None:
-    callers = Callers(Caller(), Caller())
+    callers = Callers(Caller(), Caller(), Caller())
     with tempfile.TemporaryDirectory() as name, hook(Path(name)) as (port, ca):
         for text, documents in (
             ("nothing is configured", []),

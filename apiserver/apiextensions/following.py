@@ -124,7 +124,6 @@ class Definitions:
 
     async def run(self) -> None:
         """Follow the files until cancelled. Logs what is wrong with definitions that are served, because nothing is logged before."""
-        _warn(self._found.defined, ())
         seen: Mapping[Path, State] = self._seen
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -134,9 +133,8 @@ class Definitions:
 
     async def _follow(self, seen: Mapping[Path, State]) -> None:
         """Read what changed. Files that change meanwhile differ from `seen` at the next look, and are read again."""
-        told, before, found = self.errors, self._found, await asyncio.to_thread(self._newer)
+        told, found = self.errors, await asyncio.to_thread(self._newer)
         self._found, self._seen = found, seen
-        _warn(found.defined, before.defined)
         for error in found.errors:
             if error not in told:
                 logger.error("changed definitions are not served: the former ones are", extra={"error": error})
@@ -225,18 +223,6 @@ class Definitions:
 
 SHOWN = 20
 """The most names in a line of the log."""
-
-
-def _warn(present: Iterable[Defined], known: Iterable[Defined]) -> None:
-    """Log the warnings of definitions that are new or changed."""
-    known_ids = {id(each) for each in known}
-    for each in present:
-        if id(each) not in known_ids:
-            for warning in conversion.warnings(each.definition):
-                logger.warning(
-                    "versions of a definition cannot be used",
-                    extra={"definition": each.definition.name, "warning": warning},
-                )
 
 
 def _same(some: Sequence[Resource], others: Sequence[Resource]) -> bool:

@@ -39,9 +39,7 @@ def of(spec: Object, shared: Sharing | None = None) -> Internal:
     """Return the internal form of a decoded spec."""
     versions: Sequence[Object] = spec.get("versions") or ()
     # As `equality.Semantic.DeepEqual` compares: an empty list is like an absent one.
-    compared = (
-        [decoding.compact_version(version, shared) for version in versions] if len(versions) > 1 else versions
-    )
+    compared = [decoding.compact_version(version, shared) for version in versions] if len(versions) > 1 else versions
     moved = {
         name for name in MOVED if versions and all(_alike(compared[0].get(name), v.get(name)) for v in compared[1:])
     }

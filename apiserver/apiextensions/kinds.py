@@ -1,7 +1,7 @@
 """Make kinds of definitions: a `Resource` for each version, served or not.
 
 All share one shape. Each version prunes, defaults and judges objects by its own schema; without a webhook, a conversion is a pruning.
-Conversion webhooks are not called: there every conversion is an error, and only the stored version can be used.
+With one, a version gets objects that the webhook has converted (`apiserver.conversion`).
 Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `pkg/registry/customresource/strategy.go`.
 """
 
@@ -10,16 +10,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
-from apiserver.apiextensions import conversion
 from apiserver.apiextensions.columns import columns
 from apiserver.apiextensions.definition import DefinedVersion, Definition, ScalePaths
 from apiserver.apiextensions.selectable import fields_of
-from apiserver.apimachinery import errors, meta
+from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
 from apiserver.kinds.served import rank
 from apiserver.schema import machinery
 from apiserver.schema.context import Context
-from apiserver.schema.custom import Custom, Scale
+from apiserver.schema.custom import ConversionWebhook, Custom, Scale
 from apiserver.schema.resource import Conversion, Deprecation, Object, Resource, Subresource
 from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import below
@@ -92,7 +91,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         warnings=_finalizer_warnings,
         stored_as=stored,
         conversion=None
-        if stored is None or stored.custom is None
+        if stored is None or stored.custom is None or custom.webhook is not None
         else Conversion(stored.custom.convert, custom.convert),
     )
 
@@ -120,7 +119,7 @@ def _custom(
     schema = version.schema
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
     templates = [jsonpath.parse(f"{{{path}}}") for path in indexed.values()]
-    unconverted = conversion.error(definition)
+    webhook = _webhook(definition)
     defaults = defaults_of(schema)
     prune, fill, default = pruner(schema), filler(schema, defaults), defaulter(schema, defaults)
     prepared = set[Release]()
@@ -147,16 +146,20 @@ def _custom(
         merge_type=_merge_type(version),
         scale=scale,
         served=version.served,
-        unconverted=unconverted,
-        convert=_refusal(unconverted) if unconverted else converter(schema),
+        webhook=webhook,
+        convert=converter(schema, drops=webhook is None),
     )
 
 
-def _refusal(error: str) -> Callable[[Object], Object]:
-    def refuse(obj: Object) -> Object:
-        raise errors.raw(error)
-
-    return refuse
+def _webhook(definition: Definition) -> ConversionWebhook | None:
+    found = definition.webhook
+    if found is None:
+        return None
+    return ConversionWebhook(
+        definition=definition.name,
+        client_config=found.get("clientConfig") or {},
+        review_versions=tuple(found.get("conversionReviewVersions") or ()),
+    )
 
 
 def _merge_type(version: DefinedVersion) -> Callable[[MergeType], MergeType]:

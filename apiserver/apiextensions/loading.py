@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apiserver.apiextensions import checks, conversion, decoding, defaults, documents, making
+from apiserver.apiextensions import checks, decoding, defaults, documents, making
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.documents import Document
 from apiserver.apiextensions.sharing import Sharing
@@ -84,7 +84,7 @@ def _definition(document: Document, value: dict[str, Any], release: Release, sha
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
     warnings += checks.warnings(source, release)
     made = making.definition(decoding.compact(source, shared) if empties else source, shared)
-    return Found(place, name, made, warnings=[*warnings, *conversion.warnings(made)])
+    return Found(place, name, made, warnings=warnings)
 
 
 def _name(value: dict[str, Any]) -> str:

@@ -194,7 +194,7 @@ def validate_object_meta(
     if generation < 0:
         errors.append(fieldpath.invalid("metadata.generation", generation, "must be greater than or equal to 0"))
     errors += label_errors(meta.get("labels"), "metadata.labels")
-    errors += _annotation_errors(meta.get("annotations"))
+    errors += annotation_errors(meta.get("annotations"))
     errors += _owner_errors(meta.get("ownerReferences") or (), at(release, ONE_OWNER_ERRORS))
     errors += _finalizer_errors(meta.get("finalizers") or ())
     errors += _managed_field_errors(meta.get("managedFields") or (), at(release, OPERATION_ERROR))
@@ -210,7 +210,7 @@ def validate_object_meta_update(
     meta = metadata(new)
     errors = FieldErrors(_change_errors(meta, metadata(old)))
     errors += label_errors(meta.get("labels"), "metadata.labels")
-    errors += _annotation_errors(meta.get("annotations"))
+    errors += annotation_errors(meta.get("annotations"))
     errors += _owner_errors(meta.get("ownerReferences") or (), at(release, ONE_OWNER_ERRORS))
     errors += _managed_field_errors(meta.get("managedFields") or (), at(release, OPERATION_ERROR))
     if qualified_finalizers:
@@ -308,10 +308,12 @@ def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -
             yield fieldpath.invalid(path, value, text)
 
 
-def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldError]:
+def annotation_errors(
+    annotations: Mapping[str, str] | None, path: fieldpath.Path | str = "metadata.annotations"
+) -> Iterator[FieldError]:
+    """Yield the errors of the keys of annotations, and of their size. All have the path of the map."""
     if not annotations:
         return
-    path = "metadata.annotations"
     if not names.are_annotation_keys(annotations):
         for key in annotations:
             for text in names.label_key(names.lower(key)):
@@ -474,7 +476,7 @@ def _managed_field_errors(
 
 _PARTS: Sequence[tuple[str, Callable[[Any], Iterator[FieldError]]]] = (
     ("labels", lambda labels: label_errors(labels, "metadata.labels")),
-    ("annotations", _annotation_errors),
+    ("annotations", annotation_errors),
     ("ownerReferences", _owner_errors),
     ("finalizers", _finalizer_errors),
     ("finalizers", _unqualified_finalizer_errors),

@@ -19,9 +19,10 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, conversion, decoding
 from apiserver.fieldmanager import cap, conflicts, entries, excess, lastapplied, typedefs, typedform
+from apiserver.fieldmanager.converted import Unconverted, VersionError
 from apiserver.fieldmanager.entries import NOBODY, EntriesError, Identity, Managed
 from apiserver.fieldmanager.fieldsets import FieldSets
-from apiserver.fieldmanager.versions import VersionError, Versions
+from apiserver.fieldmanager.versions import Versions
 from apiserver.fieldmanager.writer import Writer
 from apiserver.kinds.served import Kinds
 from apiserver.schema import shapes
@@ -88,7 +89,7 @@ class FieldManagers:
         There `new` has the value that the client sent or the patch left. Both objects are of the stored version, without kind and
         apiVersion; `live` is None on create. `new` becomes part of the result.
 
-        Managers never make an update fail: if they cannot be found, the object has none, or those that it had.
+        Managers never make an update fail: if they cannot be found, the object has none, or those that it had. Raises Unconverted.
         """
         metadata = new["metadata"]
         sent = metadata.pop("managedFields", None)
@@ -97,6 +98,10 @@ class FieldManagers:
             return new
         try:
             found = self._tracked(new, live, managed, writer)
+        except Unconverted:
+            if sent is not None:
+                metadata["managedFields"] = sent
+            raise
         except ValueError:
             if live is not None and self._keeps and "managedFields" in live["metadata"]:
                 metadata["managedFields"] = live["metadata"]["managedFields"]
@@ -164,7 +169,7 @@ class FieldManagers:
         shares parts with both. If it is too large for the store, its managers do not own all of it.
 
         Raises StatusError: 400 for a patch of another kind, or one that names managers; 409 for fields of other managers; 500, as upstream,
-        for a patch that does not match the kind's type.
+        for a patch that does not match the kind's type. Raises Unconverted.
         """
         try:
             managed = entries.decode((live.get("metadata") or {}).get("managedFields"), self._sets)
@@ -277,6 +282,8 @@ class FieldManagers:
         return {**obj, "metadata": metadata}
 
     def _versions_of(self, writer: Writer) -> Versions:
+        if writer.converted is not None:
+            return Versions(self._kinds, writer.resource, writer.subresource, writer.converted)
         key = writer.resource.storage_name, writer.resource.version, writer.subresource
         found = self._versions.get(key)
         if found is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from apiserver.codecs.objects import conversion, decoding
 from apiserver.fieldmanager import typedefs, typedform
+from apiserver.fieldmanager.converted import Converted, VersionError
 from apiserver.kinds.served import Kinds
 from apiserver.schema import types
 from apiserver.schema.resource import Object, Resource
@@ -18,15 +19,12 @@ from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Type
 
 
-class VersionError(ValueError):
-    """The version is invalid, or cannot hold the object. The text is upstream's."""
-
-
 class Versions:
     """The versions of one kind, for writes to one of its endpoints."""
 
-    def __init__(self, kinds: Kinds, resource: Resource, subresource: str) -> None:
+    def __init__(self, kinds: Kinds, resource: Resource, subresource: str, converted: Converted | None = None) -> None:
         self._kinds = kinds
+        self._converted = converted
         self._stored = resource.stored
         self._served: dict[str, Resource] = {resource.api_version: resource}
         self._written, self._subresource = resource, subresource
@@ -48,7 +46,7 @@ class Versions:
         if source is target:
             return value
         if target.custom is not None:
-            return _renamed(value, target)
+            return _in_version(value, source, target, self._converted)
         found = typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
         return _valid(found, target)
 
@@ -85,11 +83,13 @@ def _valid(value: Any, resource: Resource) -> Any:
     return value
 
 
-def _renamed(value: Any, target: Resource) -> Any:
-    """Return a custom resource in another version. Without a webhook all versions look the same; with one, this is an error."""
-    if target.custom is not None and target.custom.unconverted:
-        raise VersionError(target.custom.unconverted)
-    return _valid({**value, "apiVersion": target.api_version}, target)
+def _in_version(value: Any, source: Resource, target: Resource, converted: Converted | None) -> Any:
+    """Return a custom resource in another version. Without a webhook all versions look the same."""
+    if target.custom is None or target.custom.webhook is None:
+        return _valid({**value, "apiVersion": target.api_version}, target)
+    if converted is None:
+        raise VersionError("no conversion webhook is called here")
+    return _valid(converted.get(value, source, target), target)
 
 
 def decoded(resource: Resource, value: Any) -> Object:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
+from apiserver.fieldmanager.converted import Converted
 from apiserver.schema.resource import Resource
 
 
 class Writer(NamedTuple):
     """A manager with its request. `resource` is the requested version, `now` an RFC 3339 time. `force` takes fields from other managers. An
-    object of more than `most` bytes cannot be stored."""
+    object of more than `most` bytes cannot be stored. `converted` has the conversions of a kind that a webhook converts."""
 
     manager: str
     resource: Resource
@@ -21,3 +22,4 @@ class Writer(NamedTuple):
     now: str
     force: bool = False
     most: int = sys.maxsize
+    converted: Converted | None = None

@@ -75,7 +75,7 @@ class Export:
             if served is None and not await self.loading.count(kind.storage_name):
                 continue
             # A newer version than the stored one has the same JSON.
-            if served is None or rank(served.version) > rank(kind.version) or served.conversion is not None:
+            if served is None or rank(served.version) > rank(kind.version) or not served.same_json:
                 self._refusals.add(
                     f"{kind.plural}: {self.target.client.server} does not serve {kind.api_version} itself"
                 )

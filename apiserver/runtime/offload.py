@@ -61,6 +61,8 @@ EVALUATE = Work(32 << 10, POLICIES)
 together; between functions the evaluation watches the clock."""
 READ_REVIEW = Work(4 << 10, BODIES)
 """Decode a webhook's answer, or its patch. An error is found byte by byte, in a hundred times the time of JSON that is in order."""
+CONVERT = Work(8 << 10, BODIES)
+"""Make objects of a conversion webhook's answer. The size is that of the larger of both: it is decoded, checked, pruned and encoded."""
 SHARD_SELECTOR = Work(256, EXPRESSIONS, refuses=True)
 """Parse a shard selector. The size is in characters: 256 take some milliseconds, whatever they say."""
 COMPRESS = Work(128 << 10, RENDERING)

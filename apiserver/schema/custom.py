@@ -36,7 +36,8 @@ class Custom:
       object without nulls. Both return whether they changed anything.
     * `coerce(obj, unknown)` makes the metadata of embedded resources regular, and returns the first error, "" without one. It reports what
       it drops as `prune` does.
-    * `convert(obj)` converts an object of another version to this one, in place. Raises StatusError where only a webhook can.
+    * `convert(obj)` takes an object of another version to this one, in place: it loses what this version does not know. Where a webhook
+      converts, it must have done so before. Raises ValueError for metadata of embedded resources that a webhook spoiled.
     * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
     * `has_rules`: the schema has rules.
     * `prepare(release)` compiles what writes need in a release. It may take a second, so it belongs into a thread. `ready(release)` returns
@@ -47,7 +48,7 @@ class Custom:
       members `fields_in` are decoded.
     * `scale` is the scale subresource, if there is one.
     * `served`: the version has endpoints.
-    * `unconverted` is the error of every conversion between two versions; "" where objects can be converted.
+    * `webhook` converts objects between versions; None where they differ by their schemas only.
     """
 
     schema: Structural
@@ -67,7 +68,17 @@ class Custom:
     ready: Callable[[Release], bool] = _always
     scale: Scale | None = None
     served: bool = True
-    unconverted: str = ""
+    webhook: ConversionWebhook | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionWebhook:
+    """The webhook of a definition. `client_config` says where it is, as in the definition. `review_versions` are those that it accepts,
+    the preferred one first."""
+
+    definition: str
+    client_config: Mapping[str, Any]
+    review_versions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

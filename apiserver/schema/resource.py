@@ -331,6 +331,17 @@ class Resource:
         return self.stored if self.custom is None else self
 
     @property
+    def converted(self) -> bool:
+        """Whether a webhook converts between this version and the stored one. Then the bytes of objects in this version are not those in
+        the store: `conversion.converter` makes them."""
+        return self.custom is not None and self.custom.webhook is not None and self.stored_as is not None
+
+    @property
+    def same_json(self) -> bool:
+        """Whether objects of this version have the JSON that is stored."""
+        return self.conversion is None and not self.converted
+
+    @property
     def storage_name(self) -> str:
         """The store's name of the kind: `<group>/<plural>`."""
         return f"{self.group}/{self.plural}"

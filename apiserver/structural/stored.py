@@ -50,18 +50,21 @@ def adopter(schema: Structural, shape: Struct, *, prune: Prune, fill: Fill, defa
     return adopt
 
 
-def converter(target: Structural) -> Callable[[Object], Object]:
-    """Return the conversion to a version, for definitions whose versions differ by their schemas only (strategy None).
+def converter(target: Structural, *, drops: bool = True) -> Callable[[Object], Object]:
+    """Return the conversion to a version, for definitions whose versions differ by their schemas only (strategy None), and the end of
+    the conversion by a webhook.
 
     The object is changed in place: what the version does not know is dropped, and so are nulls that it does not allow. Defaults are not
-    filled in. Embedded resources that the version cannot read lose what is wrong; upstream fails to read such an object.
+    filled in. Embedded resources that the version cannot read lose what is wrong; upstream fails to read such an object. Without `drops`
+    they raise ValueError.
     """
-    prune, drop, coerce = pruning.pruner(target), defaulting.dropper(target), embedded.coercer(target, drops=True)
+    prune, drop, coerce = pruning.pruner(target), defaulting.dropper(target), embedded.coercer(target, drops=drops)
 
     def convert(obj: Object) -> Object:
         prune(obj, None)
         drop(obj)
-        coerce(obj, None)
+        if wrong := coerce(obj, None):
+            raise ValueError(wrong)
         return obj
 
     return convert

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from apiserver.apimachinery.errors import StatusError
+from apiserver.conversion.converter import Converter
 from apiserver.storage.errors import KeyExists, Moved
+from apiserver.storage.store import Write
 from apiserver.verbs import failures
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import Entry, Key
@@ -20,7 +22,12 @@ Result = TypeVar("Result")
 
 
 async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awaitable[Result]]) -> Result:
-    """Return the result of `attempt` on the object of this key, or on None if there is no such object. Raises StatusError."""
+    """Return the result of `attempt` on the object of this key, or on None if there is no such object. Raises StatusError.
+
+    `attempt` gets the object in the version of the request.
+    """
+    if call.converter is not None:
+        attempt = _converting(call.converter, attempt)
     with failures.translated(call.info):
         live, fresh = call.store.view().get(key), False
         while True:
@@ -40,6 +47,25 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
                 call.exchange.free()
                 return result
             call.exchange.free()  # a client may bring about many rounds
+
+
+def _converting(
+    converter: Converter, attempt: Callable[[Entry | None], Awaitable[Result]]
+) -> Callable[[Entry | None], Awaitable[Result]]:
+    async def converted(live: Entry | None) -> Result:
+        return await attempt(None if live is None else await converter.entry(live))
+
+    return converted
+
+
+async def commit(call: Call, write: Write, *, dry_run: bool) -> Entry:
+    """Commit a write in the version of the request, and return its entry in that version. Raises StatusError, and as `Store.commit`."""
+    converter = call.converter
+    if converter is None:
+        return await call.store.commit(write, dry_run=dry_run)
+    if write.value is not None:
+        write = write._replace(value=await converter.stored(write.value))
+    return await converter.written(await call.store.commit(write, dry_run=dry_run), dry_run=dry_run)
 
 
 def _revision(entry: Entry | None) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver.admission.core.chain import Chain
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.conversion.converter import Conversions, Converter
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.kinds.served import Kinds
 from apiserver.listcache.encoding import EncodingCache
@@ -37,6 +38,7 @@ class Services:
       an authorizer that cannot be reached counts as a refusal. `decide` is the authorizer itself, which raises ClusterError.
     * `managers` keep managedFields. `cel` compiles the expressions of objects.
     * `sending` is the fair queue of watchers that wait to send large frames.
+    * `conversions` call the webhooks of definitions.
     """
 
     kinds: Kinds
@@ -57,15 +59,17 @@ class Services:
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
     sending: FairQueue
+    conversions: Conversions
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None
 
 
 class Call(NamedTuple):
-    """One request, parsed, authenticated and authorized."""
+    """One request, parsed, authenticated and authorized. With a `converter`, objects are shown in another version than `store` has."""
 
     info: RequestInfo
     user: User
     resource: Resource
     store: Store
     exchange: Exchange
+    converter: Converter | None = None

@@ -13,7 +13,7 @@ from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists, TooBig
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, failures, lifecycle, ownership, recorded, rendering
+from apiserver.verbs import admit, attempts, failures, lifecycle, ownership, recorded, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Revision, stamp
 from apiserver.wire import body
@@ -154,8 +154,8 @@ async def _commit(
         lifecycle.drop_unstored(obj)
     value = await lifecycle.to_store(call, obj, size=size)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
-    entry = await call.store.commit(write, dry_run=dry_run)
-    entry.judged = True
+    entry = await attempts.commit(call, write, dry_run=dry_run)
+    entry.judged = call.converter is None
     # A dry run returns the resourceVersion that the client sent for a new object, whatever it is.
     return stamp(entry.value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
 

@@ -242,4 +242,5 @@ async def _mark(
     value = await lifecycle.encoded(call.resource.hub, new, size=live.size)
     if splice(value, live.revision) == live.value:
         return live
-    return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)
+    write = Write(live.key, value, live.revision, metadata["uid"])
+    return await attempts.commit(call, write, dry_run=wanted.dry_run)

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from apiserver import metrics
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
+from apiserver.conversion.review import Failed
 from apiserver.fieldmanager import manager as fieldmanager
+from apiserver.fieldmanager.converted import Converted, Unconverted, VersionError
 from apiserver.fieldmanager.writer import Writer
 from apiserver.runtime import offload
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
 from kubetext import utf8
 
+T = TypeVar("T")
 UNKNOWN = "unknown"
 
 
 def writer(services: Services, call: Call, manager: str, *, force: bool = False) -> Writer:
     """Return the writer of a request: its fieldManager, or the program that its User-Agent names."""
+    custom = call.resource.custom
     return Writer(
         manager=manager or _program(call.exchange.user_agent),
         resource=call.resource,
@@ -33,6 +38,7 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
         force=force,
         # A virtual kind has no store.
         most=sys.maxsize if call.resource.virtual else call.store.object_limit,
+        converted=Converted() if custom is not None and custom.webhook is not None else None,
     )
 
 
@@ -50,9 +56,26 @@ def owned(
     services: Services, call: Call, new: Object, live: Object | None, *, manager: str, size: int
 ) -> Awaitable[Object]:
     """Return `new` with its managedFields. `size` estimates the bytes of `new` and `live` together."""
-    return offload.run_sized(
-        offload.CHANGE, size, services.managers.updated, new, live, writer(services, call, manager)
-    )
+    by = writer(services, call, manager)
+
+    def made() -> Awaitable[Object]:
+        return offload.run_sized(offload.CHANGE, size, services.managers.updated, new, live, by)
+
+    return made() if by.converted is None else converting(services, by.converted, made)
+
+
+async def converting(services: Services, converted: Converted, made: Callable[[], Awaitable[T]]) -> T:
+    """Return what `made` returns, once it has all conversions that its managers need."""
+    while True:
+        try:
+            return await made()
+        except Unconverted as asked:
+            result: Object | VersionError
+            try:
+                result = await services.conversions.typed(asked.source, asked.target, asked.value)
+            except Failed as e:
+                result = VersionError(str(e))
+            converted.add(asked, result)
 
 
 async def keep_times(resource: Resource, new: Object, old: Object, *, size: int) -> None:

@@ -5,7 +5,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -148,7 +148,12 @@ def _change(
         lifecycle.check_name(call, new)
         return new
 
-    async def change(live: Entry | None) -> Object:
+    def change(live: Entry | None) -> Awaitable[Object]:
+        if writer.converted is None:
+            return once(live)
+        return ownership.converting(services, writer.converted, lambda: once(live))
+
+    async def once(live: Entry | None) -> Object:
         size = body.size_estimate(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
         dense = len(raw) > offload.DENSE_PATCH.limit
         large = size > offload.PATCH.limit or dense

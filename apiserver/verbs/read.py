@@ -14,6 +14,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
+from apiserver.conversion.converter import Converter
 from apiserver.listcache.chunk import ListRange
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
@@ -53,7 +54,7 @@ async def one(call: Call) -> Entry:
             raise rendering.not_found(call, call.info.name)
         if not entry.readable:
             raise Corrupt(entry.key)
-    return entry
+    return entry if call.converter is None else await call.converter.entry(entry)
 
 
 async def list_(services: Services, call: Call) -> Any:
@@ -134,7 +135,7 @@ async def page(
         start, view = token.key, await _token_state(call, token)
     else:
         start, view = "", await _state(call, wanted, revision, exact=exact)
-    found = await _cut(view, chosen, limit, start=start)
+    found = await _cut(view, chosen, limit, start=start, converter=call.converter)
     whole = not chosen.prefix
     begins, ends = whole and not start, whole and not found.continue_token
     found = replace(found, begins=begins, ends=ends, sparse=chosen.test is not None)
@@ -208,10 +209,14 @@ FEW_LABELS = 16 * SLICE
 """Labels of a slice whose objects are all tested at once, half a millisecond. The cost of a test grows with the labels of an object."""
 
 
-async def slices(entries: Iterator[Entry], *, tested: bool) -> AsyncIterator[list[Entry]]:
+async def slices(
+    entries: Iterator[Entry], *, tested: bool, converter: Converter | None = None
+) -> AsyncIterator[list[Entry]]:
     """Yield the objects of a state in slices. Other tasks run in between; a state never changes."""
     began = perf_counter()
     while seen := list(islice(entries, SLICE)):
+        if converter is not None:
+            seen = await converter.entries(seen)
         one_by_one = tested and sum(len(entry.labels) for entry in seen) > FEW_LABELS
         for part in [[entry] for entry in seen] if one_by_one else (seen,):
             yield part
@@ -220,14 +225,16 @@ async def slices(entries: Iterator[Entry], *, tested: bool) -> AsyncIterator[lis
                 began = perf_counter()
 
 
-async def matching(view: View, chosen: Selection, *, start: str = "") -> AsyncIterator[list[Entry]]:
+async def matching(
+    view: View, chosen: Selection, *, start: str = "", converter: Converter | None = None
+) -> AsyncIterator[list[Entry]]:
     """Yield the selected objects of each slice of a state in key order, from `start` on."""
     if chosen.key is not None and not start:
         only = view.get(chosen.key)
         entries = iter((only,) if only is not None else ())
     else:
         entries = view.scan(chosen.prefix, start=chosen.prefix + start)
-    async for seen in slices(entries, tested=chosen.test is not None):
+    async for seen in slices(entries, tested=chosen.test is not None, converter=converter):
         yield await _selected(seen, chosen)
 
 
@@ -248,27 +255,30 @@ async def each(view: View, chosen: Selection) -> AsyncIterator[Entry]:
             yield entry
 
 
-async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
+async def _cut(view: View, chosen: Selection, limit: int, *, start: str, converter: Converter | None) -> Page:
     """Return the selected objects from `start` on, at most `limit` of them."""
     if limit and (start or chosen.key is None):
-        return await _first(view, chosen, limit, start=start)
-    if chosen.key is None and chosen.test is None:
+        return await _first(view, chosen, limit, start=start, converter=converter)
+    if chosen.key is None and chosen.test is None and converter is None:
         return Page(view.slice(chosen.prefix, start=chosen.prefix + start), view.revision)
     taken: list[Entry] = []
-    async for found in matching(view, chosen, start=start):
+    async for found in matching(view, chosen, start=start, converter=converter):
         taken += found
     return Page(taken, view.revision)
 
 
-async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
+async def _first(view: View, chosen: Selection, limit: int, *, start: str, converter: Converter | None) -> Page:
     """Return one chunk. It has a successor if there are more objects, because it is unknown whether more are selected."""
     if chosen.test is None:
         every = view.slice(chosen.prefix, start=chosen.prefix + start)
-        return _chunk(view, chosen, every.first(limit), start=start, all_of_it=len(every) <= limit)
+        some: Sequence[Entry] = every.first(limit)
+        if converter is not None:
+            some = await converter.entries(some)
+        return _chunk(view, chosen, some, start=start, all_of_it=len(every) <= limit)
     taken: list[Entry] = []
     seen_all = True
     scan = view.scan(chosen.prefix, start=chosen.prefix + start)
-    async for seen in slices(scan, tested=chosen.test is not None):
+    async for seen in slices(scan, tested=chosen.test is not None, converter=converter):
         room = limit - len(taken)
         found = await _selected(seen, chosen)
         taken += found[:room]

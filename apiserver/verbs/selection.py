@@ -73,7 +73,8 @@ def select(call: Call, options: ListOptions) -> Selection:
         key=_single(resource, namespace, info.name or _only_name(fields)),
         test=_test(resource, fields, options.label_selector),
         unfiltered=unfiltered,
-        field=_indexed(resource, fields),
+        # The index has the values of the stored version.
+        field=None if resource.converted else _indexed(resource, fields),
         lengthy=_lengthy(options.label_selector),
     )
 

@@ -21,6 +21,7 @@ from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.releases import V1_37, since
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.config import features
+from apiserver.conversion.converter import Converter
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
@@ -79,6 +80,8 @@ async def watch(services: Services, call: Call) -> Any:
             else:
                 kind = AgingSink if encoder.ages else Sink
                 sink = kind(stream, encoder, chosen, meter, sending=services.sending)
+                if call.converter is not None:
+                    sink = ConvertingSink(sink, call.converter)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
     except (TimeoutError, NoFrame):
         pass
@@ -153,7 +156,7 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
     try:
         if start.initial is not None:
             began = time()
-            await _send_initial(sink, start.initial, marker=start.marker)
+            await _send_initial(sink, start.initial, marker=start.marker, converter=call.converter)
             if start.marker:
                 sink.meter.list_seconds(call.info).observe(time() - began)
         await _follow(watcher, sink)
@@ -161,10 +164,10 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
         watcher.close()
 
 
-async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
+async def _send_initial(sink: Sink, view: View, *, marker: bool, converter: Converter | None) -> None:
     """Send the state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
     entries: list[Entry] = []
-    async for found in read.matching(view, sink.chosen):
+    async for found in read.matching(view, sink.chosen, converter=converter):
         entries += [entry for entry in found if entry.readable]
     batch: list[bytes] = []
     size, whole = 0, not sink.chosen.prefix
@@ -352,12 +355,12 @@ def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
 class Sink:
     """This watcher's end of the hub: finds what a change means for this watcher, and writes it without waiting."""
 
-    __slots__ = ("_keys", "_lengthy", "_sending", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
+    __slots__ = ("_keys", "_lengthy", "_sizes", "_test", "chosen", "encoder", "meter", "sending", "stream")
 
     def __init__(
         self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: FairQueue
     ) -> None:
-        self._sending = sending
+        self.sending = sending
         self.meter = meter
         self.stream = stream
         self.encoder = encoder
@@ -415,7 +418,7 @@ class Sink:
         its own turn of the event loop, and other tasks run in between.
         """
         if len(chunk) > BATCH_BYTES:
-            await self._sending.pass_through()
+            await self.sending.pass_through()
         await self.stream.send(chunk)
         self.sent(chunk)
 
@@ -485,6 +488,31 @@ class AgingSink(Sink):
         if told is None or (chunk := told.at(self._clock())) is None:
             return self._event(event)
         return self._pushed(chunk)
+
+
+class ConvertingSink(Sink):
+    """A sink for a version that a webhook converts to. A change that was not converted yet is left to the watcher's own task: the first
+    that gets there calls the webhook for all."""
+
+    __slots__ = ("_converter", "_sink")
+
+    def __init__(self, sink: Sink, converter: Converter) -> None:
+        super().__init__(sink.stream, sink.encoder, sink.chosen, sink.meter, sending=sink.sending)
+        self._sink = sink
+        self._converter = converter
+
+    def event(self, event: Event) -> bool:
+        found = self._converter.known_event(event)
+        return found is not None and self._sink.event(found)
+
+    async def made(self, event: Event) -> bytes | None:
+        return await self._sink.made(await self._converter.event(event))
+
+    def sent(self, chunk: bytes) -> None:
+        self._sink.sent(chunk)
+
+    def bookmark(self, bookmark: Bookmark) -> bool:
+        return self._sink.bookmark(bookmark)
 
 
 def _any_entry(_: Entry) -> bool:

@@ -182,8 +182,8 @@ def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object
 
 def _in_version(custom: Custom, obj: Object) -> Object:
     """Convert an object of a custom resource, in place: it loses what the version does not know. Raises 500 where only a webhook can."""
-    if custom.unconverted:
-        raise errors.internal(custom.unconverted)
+    if custom.webhook is not None:
+        raise errors.internal("a conversion webhook is needed")
     return custom.convert(obj)
 
 

@@ -1,14 +1,15 @@
-"""A webhook's answer as Go decodes an AdmissionReview: which values fit their members, and the words for those that do not.
+"""A webhook's answer as Go decodes a review: which values fit their members, and the words for those that do not.
 
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`, kubernetes/apimachinery
-`pkg/runtime/serializer/json/{meta,json}.go`, `pkg/runtime/{error,scheme}.go`, kubernetes/api `admission/v1/types.go`.
+`pkg/runtime/serializer/json/{meta,json}.go`, `pkg/runtime/{error,scheme}.go`, kubernetes/api `admission/v1/types.go`,
+kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/v1/types.go`.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,7 +43,7 @@ _decode = msgspec.json.Decoder(float_hook=_Float).decode
 
 
 class Unlike(ValueError):
-    """The bytes are no AdmissionReview; the text is upstream's."""
+    """The bytes are no review; the text is upstream's."""
 
 
 class _Is(NamedTuple):
@@ -162,14 +163,53 @@ def _review(package: str) -> _Is:
     return _Is("object", f"{package}.AdmissionReview", "AdmissionReview", members)
 
 
-_REVIEWS = {version: _review(version) for version in ("v1", "v1beta1")}
+def _conversion_review(package: str) -> _Is:
+    objects = _Is("array", "[]runtime.RawExtension")
+    response = _Is(
+        "object",
+        f"{package}.ConversionResponse",
+        "ConversionResponse",
+        {"uid": _Is("string", "types.UID"), "convertedObjects": objects, "result": _STATUS},
+    )
+    request = _Is(
+        "object",
+        f"{package}.ConversionRequest",
+        "ConversionRequest",
+        {"uid": _Is("string", "types.UID"), "desiredAPIVersion": _STRING, "objects": objects},
+    )
+    members = {"kind": _STRING, "apiVersion": _STRING, "request": request, "response": response}
+    return _Is("object", f"{package}.ConversionReview", "ConversionReview", members)
 
 
-def decoded(data: bytes, version: str) -> dict[str, Any]:
+_IN_EVERY_VERSION = (
+    "WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions",
+)  # fmt: skip
+
+
+class Reviews(NamedTuple):
+    """A kind of review: its group and kind, its type in each version, and the other kinds of its group."""
+
+    group: str
+    kind: str
+    versions: Mapping[str, _Is]
+    others: Collection[str] = ()
+
+
+VERSIONS = ("v1", "v1beta1")
+ADMISSION = Reviews(GROUP, KIND, {version: _review(version) for version in VERSIONS})
+CONVERSION = Reviews(
+    "apiextensions.k8s.io",
+    "ConversionReview",
+    {version: _conversion_review(version) for version in VERSIONS},
+    ("CustomResourceDefinition", "CustomResourceDefinitionList"),
+)
+
+
+def decoded(data: bytes, version: str, reviews: Reviews = ADMISSION) -> dict[str, Any]:
     """The review, every member of its response null or of its type. Raises Unlike."""
     value = _json(data) if begins_as_object(data) else _yaml(data)
-    _check_kind({} if value is None else value, version)
-    _check_members(_REVIEWS[version], value)
+    _check_kind({} if value is None else value, version, reviews)
+    _check_members(reviews.versions[version], value)
     found: dict[str, Any] = value or {}
     return found
 
@@ -221,31 +261,29 @@ def loads(data: bytes) -> Any:
 
 _UNVERSIONED = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
 """Known by their bare names, with any apiVersion."""
-_IN_EVERY_VERSION = (
-    "WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions",
-)  # fmt: skip
 
 
-def _check_kind(value: Any, version: str) -> None:
+def _check_kind(value: Any, version: str, reviews: Reviews) -> None:
     """An answer may leave out its kind and apiVersion, but not state others. Raises Unlike."""
     stated = _stated(value)
-    kind, api_version = stated["kind"] or KIND, stated["apiversion"]
+    own, known = reviews.kind, reviews.versions
+    kind, api_version = stated["kind"] or own, stated["apiversion"]
     if api_version.count("/") > 1:
         raise Unlike(f"unexpected GroupVersion string: {api_version}")
     group, _, its = api_version.rpartition("/")
-    if not its and group in ("", GROUP):
-        group, its = GROUP, version
-    if kind == KIND and (group, its) == (GROUP, version):
+    if not its and group in ("", reviews.group):
+        group, its = reviews.group, version
+    if kind == own and (group, its) == (reviews.group, version):
         return
     if kind in _UNVERSIONED:
         if kind == "Status":
             _check_members(_STATUS, value)
-        raise Unlike(f"converting (v1.{kind}) to ({version}.{KIND}): unknown conversion")
-    if group == GROUP and its in _REVIEWS and kind in (KIND, *_IN_EVERY_VERSION):
-        if kind == KIND:
-            _check_members(_REVIEWS[its], value)
-        package = its if kind == KIND else "v1"
-        raise Unlike(f"converting ({package}.{kind}) to ({version}.{KIND}): unknown conversion")
+        raise Unlike(f"converting (v1.{kind}) to ({version}.{own}): unknown conversion")
+    if group == reviews.group and its in known and kind in (own, *reviews.others, *_IN_EVERY_VERSION):
+        if kind == own:
+            _check_members(known[its], value)
+        package = "v1" if kind in _IN_EVERY_VERSION else its
+        raise Unlike(f"converting ({package}.{kind}) to ({version}.{own}): unknown conversion")
     shown = go_quote(f"{group}/{its}" if group else its)
     raise Unlike(f"no kind {go_quote(kind)} is registered for version {shown} in scheme {go_quote(SCHEME)}")
 

@@ -34,6 +34,8 @@ AGENT = "kube-apiserver-admission"
 CLIENTS = 200
 """Targets whose connections are kept."""
 RETRIES, REDIRECTS = 10, 10
+LATE = "context deadline exceeded"
+"""Go's words for a call that takes longer than its request may."""
 _PATH = "/:@&=+$,;-_.~"
 """Characters that Go does not escape in a path, beside letters and digits."""
 
@@ -98,14 +100,15 @@ class Caller:
         self._resolver = Resolver(cluster)
         self._kept: OrderedDict[Target, _Connections] = OrderedDict()
 
-    async def call(self, target: Target, review: bytes, *, seconds: float) -> bytes:
-        """Return what the webhook answers to a review within `seconds`: the body of a 2xx. Raises CallFailed."""
+    async def call(self, target: Target, review: bytes, *, seconds: float, late: str = LATE) -> bytes:
+        """Return what the webhook answers to a review within `seconds`: the body of a 2xx. Raises CallFailed. `late` is why when there is
+        no answer in time."""
         call = _Call(target.url(seconds), review)
         try:
             async with asyncio.timeout(seconds), self._connections(target) as connections:
                 return await call.made(connections)
         except TimeoutError:
-            raise call.late() from None
+            raise call.late(late) from None
 
     async def reach(self, target: Target, *, seconds: float) -> None:
         """Connect to a webhook, and keep the connection for the next call. Raises CallFailed."""
@@ -113,7 +116,7 @@ class Caller:
             async with asyncio.timeout(seconds), self._connections(target) as connections:
                 await connections.client.reach(target.url(seconds))
         except TimeoutError:
-            raise CallFailed("context deadline exceeded") from None
+            raise CallFailed(LATE) from None
         except (Broken, ValueError) as error:
             raise CallFailed(str(error)) from None
 
@@ -154,10 +157,11 @@ class Caller:
 
 
 class Callers(NamedTuple):
-    """Each plugin's own."""
+    """Each plugin's own, and that for conversions."""
 
     mutating: Caller
     validating: Caller
+    conversion: Caller
 
     async def close(self) -> None:
         for caller in self:
@@ -214,9 +218,8 @@ class _Call:
             raise CallFailed(why)
         return body
 
-    def late(self) -> CallFailed:
+    def late(self, why: str) -> CallFailed:
         """Return what a call fails with when its time is over."""
-        why = "context deadline exceeded"
         headed = self._exchange is not None and self._exchange.headed
         return CallFailed(causes.unread(why) if headed else f'Post "{self.url}": {why}')
 

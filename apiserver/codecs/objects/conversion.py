@@ -13,12 +13,6 @@ from apiserver.codecs.objects import canonical
 from apiserver.schema.resource import Object, Refused, Resource
 
 
-def require(resource: Resource) -> None:
-    """Raise 500 if objects of this version cannot be converted to the stored one and back."""
-    if resource.custom is not None and resource.stored is not resource and resource.custom.unconverted:
-        raise errors.raw(resource.custom.unconverted)
-
-
 def stored(resource: Resource, obj: Object) -> Object:
     """Convert an object of this version to the stored form. `obj` becomes part of the result.
 

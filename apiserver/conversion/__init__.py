@@ -1,0 +1,1 @@
+"""Convert custom resources between versions by calling the webhook of their definition."""

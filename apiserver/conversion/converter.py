@@ -1,0 +1,247 @@
+"""Show stored objects in a version that a webhook converts to, and convert what is written back.
+
+A converted entry has the key and the revision of the stored one. So everything behind it works as for the stored version. It is cached in
+the byte budget of encodings, and belongs to no group of a list: nothing is cached for it beside itself.
+
+Upstream converts each object by a call of its own. Here lists send some together, and objects one by one when that fails.
+Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (crdConversionRESTOptionsGetter).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical, indexed
+from apiserver.conversion import calling, review
+from apiserver.conversion.calling import Calls
+from apiserver.conversion.review import Failed, Failure
+from apiserver.listcache.encoding import EncodingCache, Encodings
+from apiserver.schema.resource import Object, Resource
+from apiserver.watchcache.entry import SUPERSEDED, Entry, Event, Key, Revision, splice
+
+MOST_OBJECTS, MOST_BYTES = 64, 256 << 10
+"""Objects of one call, and their bytes; a larger object goes alone. Their results are made in one piece of work."""
+LOOKED_UP = 256
+"""Entries that are looked up in the cache before other tasks run."""
+
+
+class Conversions:
+    """The conversions of all kinds of a server. `cache` has the byte budget of converted objects."""
+
+    def __init__(self, calls: Calls, cache: EncodingCache) -> None:
+        self._calls = calls
+        self._cache = cache
+        self._converters: dict[int, Converter] = {}
+
+    def of(self, resource: Resource) -> Converter | None:
+        """Return the converter of a version; None if its objects are those in the store."""
+        if not resource.converted:
+            return None
+        found = self._converters.get(id(resource))
+        if found is None:
+            found = self._converters[id(resource)] = Converter(resource, self._calls, self._cache)
+        return found
+
+    async def typed(self, source: Resource, target: Resource, value: Object) -> Object:
+        """Convert an object between two versions, for the managers of its fields. It loses nothing that the webhook leaves. The result has
+        kind and apiVersion. Raises Failed."""
+        head = {"apiVersion": target.api_version, "kind": target.kind}
+        members = {name: x for name, x in value.items() if name not in head}
+        if not any(members.values()):
+            return {**members, **head}
+
+        def take(_: int, raw: bytes) -> Object:
+            return {**head, **_taken(raw, members, source, target)}
+
+        sent = canonical.encode_value({"apiVersion": source.api_version, "kind": source.kind, **members})
+        return (await self._calls.convert(source, target, [sent], take))[0]
+
+
+class Converter:
+    """Converts the objects of a kind between the stored version and another one."""
+
+    def __init__(self, resource: Resource, calls: Calls, cache: EncodingCache) -> None:
+        self.resource = resource
+        self._stored = resource.stored
+        self._calls = calls
+        self._cache = cache
+        self._known = Encodings(cache)
+        self._running: dict[tuple[Key, Revision], asyncio.Task[dict[tuple[Key, Revision], Entry]]] = {}
+        self._index = indexed.reader(resource)
+        self._event_key = f"converted {resource.api_version}"
+
+    # Reading
+
+    async def entry(self, entry: Entry) -> Entry:
+        """Return a stored entry in this version. Raises StatusError 500."""
+        return (await self.entries((entry,)))[0]
+
+    async def entries(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return stored entries in this version. Raises StatusError 500 for the first that cannot be converted."""
+        found: list[Entry] = []
+        for start in range(0, len(entries), LOOKED_UP):
+            if start:
+                await asyncio.sleep(0)
+            some = entries[start : start + LOOKED_UP]
+            known = [self._looked_up(entry) for entry in some]
+            missing = [entry for entry, one in zip(some, known, strict=True) if one is None]
+            made = await self._all(missing) if missing else {}
+            found += [one or made[entry.key, entry.revision] for entry, one in zip(some, known, strict=True)]
+        return found
+
+    def _looked_up(self, entry: Entry) -> Entry | None:
+        if not entry.readable:
+            return entry
+        made: Entry | None = self._known.use((entry.key, entry.revision))
+        return made
+
+    async def _all(self, entries: Sequence[Entry]) -> dict[tuple[Key, Revision], Entry]:
+        """Convert entries that are not cached. Those that another request converts right now are awaited."""
+        found: dict[tuple[Key, Revision], Entry] = {}
+        fresh = []
+        waiting = dict[asyncio.Task[dict[tuple[Key, Revision], Entry]], None]()
+        for entry in entries:
+            running = self._running.get((entry.key, entry.revision))
+            if running is None:
+                fresh.append(entry)
+            else:
+                waiting[running] = None
+        for batch in _batches(fresh):
+            found.update(await asyncio.shield(self._started(batch)))
+        for running in waiting:
+            found.update(await asyncio.shield(running))
+        return found
+
+    def _started(self, batch: Sequence[Entry]) -> asyncio.Task[dict[tuple[Key, Revision], Entry]]:
+        """Convert a batch in a task: whoever waits for it may leave."""
+        keys = [(entry.key, entry.revision) for entry in batch]
+        task = asyncio.get_running_loop().create_task(self._batch(batch), name="conversion")
+        for key in keys:
+            self._running[key] = task
+
+        def done(task: asyncio.Task[Any]) -> None:
+            for key in keys:
+                self._running.pop(key, None)
+            if not task.cancelled():
+                task.exception()  # marks it as seen: those that wait still get it
+
+        task.add_done_callback(done)
+        return task
+
+    async def _batch(self, batch: Sequence[Entry]) -> dict[tuple[Key, Revision], Entry]:
+        try:
+            try:
+                made = await self._called(batch)
+            except (Failed, ValueError) as e:
+                if len(batch) == 1 or (isinstance(e, Failed) and e.failure is Failure.CALL):
+                    raise
+                made = [(await self._called([entry]))[0] for entry in batch]
+        except (Failed, ValueError) as e:
+            raise calling.refusal(e) from e
+        for entry in made:
+            self._cache.keep(self._known, (entry.key, entry.revision), entry, size=entry.size)
+        return {(entry.key, entry.revision): entry for entry in made}
+
+    async def _called(self, batch: Sequence[Entry]) -> list[Entry]:
+        stored = self._stored
+        bodies = [_unversioned(entry) for entry in batch]
+
+        def take(place: int, raw: bytes) -> Entry:
+            entry = batch[place]
+            value = self._value(raw, bodies[place], stored, self.resource)
+            return self._entry(entry, value)
+
+        return await self._calls.convert(stored, self.resource, [_headed(stored, body) for body in bodies], take)
+
+    def _entry(self, stored: Entry, value: bytes) -> Entry:
+        labels, fields = self._index(value)
+        body = splice(value, stored.revision) if _version(stored) in stored.body else value
+        return Entry(stored.key, stored.revision, body, labels, fields, group=SUPERSEDED)
+
+    def _value(self, raw: bytes, before: bytes, source: Resource, target: Resource) -> bytes:
+        """Return the value of a converted object as the version encodes it. `before` is the value that was sent."""
+        original = canonical.decode(source.shape, before)
+        obj = _taken(raw, original, source, target)
+        assert target.custom is not None
+        return canonical.encode(target.shape, target.custom.convert(obj))
+
+    # Changes
+
+    def known_event(self, event: Event) -> Event | None:
+        """Return a change in this version if it was converted before."""
+        held = event.encodings
+        found: Event | None = held.get(self._event_key) if held is not None else None
+        return found
+
+    async def event(self, event: Event) -> Event:
+        """Return a change in this version. All watchers share it. Raises StatusError 500."""
+        found = self.known_event(event)
+        if found is not None:
+            return found
+        previous = event.previous
+        both = [event.entry] if previous is None else [event.entry, previous]
+        entry, *before = await self.entries(both)
+        found = self.known_event(event)  # another watcher's, who waited as well
+        if found is None:
+            found = Event(event.revision, event.type, entry, before[0] if before else None)
+            size = entry.size + (before[0].size if before else 0)
+            self._cache.remember(event, self._event_key, found, size=size)
+        return found
+
+    # Writing
+
+    async def stored(self, value: bytes) -> bytes:
+        """Return the value to store for an object of this version, both without resourceVersion. Raises StatusError 500."""
+
+        def take(_: int, raw: bytes) -> bytes:
+            return self._value(raw, value, self.resource, self._stored)
+
+        try:
+            return (await self._calls.convert(self.resource, self._stored, [_headed(self.resource, value)], take))[0]
+        except (Failed, ValueError) as e:
+            raise calling.refusal(e) from e
+
+    async def written(self, entry: Entry, *, dry_run: bool) -> Entry:
+        """Return the entry of a write in this version. That of a dry run has the revision of another state. Raises StatusError 500."""
+        if not dry_run:
+            return await self.entry(entry)
+        try:
+            return (await self._called([entry]))[0]
+        except (Failed, ValueError) as e:
+            raise calling.refusal(e) from e
+
+
+def _taken(raw: bytes, original: Object, source: Resource, target: Resource) -> Object:
+    subject = f"{source.api_version}, Kind={source.kind}"
+    return review.taken(raw, original, subject=subject, kind=source.kind, target=target.api_version)
+
+
+def _version(entry: Entry) -> bytes:
+    return b',"resourceVersion":"%d"' % entry.revision
+
+
+def _unversioned(entry: Entry) -> bytes:
+    """Return the stored value of an entry: webhooks do not see its resourceVersion."""
+    return entry.body.replace(_version(entry), b"", 1)
+
+
+def _headed(resource: Resource, value: bytes) -> bytes:
+    """Return the JSON of a stored value as Go writes it, with apiVersion and kind."""
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return rawjson.escaped(rawjson.dumps(head))[:-1] + b"," + value[1:]
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == MOST_OBJECTS or size + entry.size > MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield batch
