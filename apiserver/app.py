@@ -434,7 +434,8 @@ def build(
     for use in Use:
         metrics.ENCODINGS.labels(*use.value).set_function(partial(encodings.uses.__getitem__, use))
     ask = calling.nobody if delegates.callers is None else calling.asking(delegates.callers.conversion)
-    conversions = Conversions(calling.Calls(ask), encodings)
+    guarded = switched.enabled(features.ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION)
+    conversions = Conversions(calling.Calls(ask), encodings, guarded=guarded)
     services = Services(
         kinds=served,
         stores=stores,

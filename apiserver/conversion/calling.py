@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from apiserver import metrics
 from apiserver.admission.webhooks.calls import Caller, CallFailed, Target
-from apiserver.apimachinery import errors
 from apiserver.conversion import review
 from apiserver.conversion.review import Failed, Failure
 from apiserver.runtime.offload import CONVERT, run_sized
@@ -109,8 +108,3 @@ def _count(began: float, failure: Failure | None) -> None:
     labels = ("success", "") if failure is None else ("failure", failure.value)
     metrics.CONVERSIONS.labels(*labels).inc()
     metrics.CONVERSION_SECONDS.labels(*labels).observe(time.perf_counter() - began)
-
-
-def refusal(error: Failed | ValueError) -> errors.StatusError:
-    """Return the error of a request whose conversion failed: no reason, as upstream."""
-    return errors.raw(str(error))

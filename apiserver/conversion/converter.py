@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from apiserver.apimachinery import errors
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, indexed
-from apiserver.conversion import calling, review
+from apiserver.conversion import review
 from apiserver.conversion.calling import Calls
 from apiserver.conversion.review import Failed, Failure
 from apiserver.listcache.encoding import EncodingCache, Encodings
@@ -28,12 +29,22 @@ LOOKED_UP = 256
 """Entries that are looked up in the cache before other tasks run."""
 
 
-class Conversions:
-    """The conversions of all kinds of a server. `cache` has the byte budget of converted objects."""
+class Unconvertible(Exception):
+    """A stored entry cannot be converted. The text says why."""
 
-    def __init__(self, calls: Calls, cache: EncodingCache) -> None:
+    def __init__(self, entry: Entry, why: str) -> None:
+        super().__init__(why)
+        self.entry = entry
+
+
+class Conversions:
+    """The conversions of all kinds of a server. `cache` has the byte budget of converted objects. `guarded`: objects that cannot be read
+    are reported as corrupt (gate AllowUnsafeMalformedObjectDeletion), and those that cannot be converted are among them."""
+
+    def __init__(self, calls: Calls, cache: EncodingCache, *, guarded: bool = False) -> None:
         self._calls = calls
         self._cache = cache
+        self._guarded = guarded
         self._converters: dict[int, Converter] = {}
 
     def of(self, resource: Resource) -> Converter | None:
@@ -42,7 +53,9 @@ class Conversions:
             return None
         found = self._converters.get(id(resource))
         if found is None:
-            found = self._converters[id(resource)] = Converter(resource, self._calls, self._cache)
+            found = self._converters[id(resource)] = Converter(
+                resource, self._calls, self._cache, guarded=self._guarded
+            )
         return found
 
     async def typed(self, source: Resource, target: Resource, value: Object) -> Object:
@@ -63,7 +76,8 @@ class Conversions:
 class Converter:
     """Converts the objects of a kind between the stored version and another one."""
 
-    def __init__(self, resource: Resource, calls: Calls, cache: EncodingCache) -> None:
+    def __init__(self, resource: Resource, calls: Calls, cache: EncodingCache, *, guarded: bool) -> None:
+        self._guarded = guarded
         self.resource = resource
         self._stored = resource.stored
         self._calls = calls
@@ -77,10 +91,35 @@ class Converter:
 
     async def entry(self, entry: Entry) -> Entry:
         """Return a stored entry in this version. Raises StatusError 500."""
-        return (await self.entries((entry,)))[0]
+        try:
+            return (await self._converted((entry,)))[0]
+        except Unconvertible as e:
+            if not self._guarded:
+                raise errors.raw(str(e)) from e
+            raise errors.internal(self._corrupt(e)) from e
 
     async def entries(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return stored entries in this version. Raises StatusError 500 for the first that cannot be converted."""
+        """Return the entries of a list in this version. Raises StatusError 500 for the first that cannot be converted."""
+        try:
+            return await self._converted(entries)
+        except Unconvertible as e:
+            if not self._guarded:
+                raise errors.raw(str(e)) from e
+            root = "/registry"
+            text = self._corrupt(e, root)
+            cause = {
+                "reason": "UnexpectedServerResponse",
+                "message": text,
+                "field": f"{root}/{self.resource.storage_name}/{e.entry.key}",
+            }
+            raise errors.unreadable(self.resource.group_resource, [cause], why=f": {text}") from e
+
+    def _corrupt(self, e: Unconvertible, root: str = "") -> str:
+        where = f"Key: {root}/{self.resource.storage_name}/{e.entry.key}, ResourceVersion: 0"
+        return f"StorageError: corrupt object, Code: 7, {where}, AdditionalErrorMsg: {_undecodable(e)}"
+
+    async def _converted(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return stored entries in this version. Raises Unconvertible for the first that cannot be converted."""
         found: list[Entry] = []
         for start in range(0, len(entries), LOOKED_UP):
             if start:
@@ -133,17 +172,20 @@ class Converter:
 
     async def _batch(self, batch: Sequence[Entry]) -> dict[tuple[Key, Revision], Entry]:
         try:
-            try:
-                made = await self._called(batch)
-            except (Failed, ValueError) as e:
-                if len(batch) == 1 or (isinstance(e, Failed) and e.failure is Failure.CALL):
-                    raise
-                made = [(await self._called([entry]))[0] for entry in batch]
+            made = await self._called(batch)
         except (Failed, ValueError) as e:
-            raise calling.refusal(e) from e
+            if len(batch) == 1 or (isinstance(e, Failed) and e.failure is Failure.CALL):
+                raise Unconvertible(batch[0], str(e)) from e
+            made = [await self._alone(entry) for entry in batch]
         for entry in made:
             self._cache.keep(self._known, (entry.key, entry.revision), entry, size=entry.size)
         return {(entry.key, entry.revision): entry for entry in made}
+
+    async def _alone(self, entry: Entry) -> Entry:
+        try:
+            return (await self._called([entry]))[0]
+        except (Failed, ValueError) as e:
+            raise Unconvertible(entry, str(e)) from e
 
     async def _called(self, batch: Sequence[Entry]) -> list[Entry]:
         stored = self._stored
@@ -183,7 +225,10 @@ class Converter:
             return found
         previous = event.previous
         both = [event.entry] if previous is None else [event.entry, previous]
-        entry, *before = await self.entries(both)
+        try:
+            entry, *before = await self._converted(both)
+        except Unconvertible as e:
+            raise errors.raw(str(e)) from e
         found = self.known_event(event)  # another watcher's, who waited as well
         if found is None:
             found = Event(event.revision, event.type, entry, before[0] if before else None)
@@ -202,16 +247,18 @@ class Converter:
         try:
             return (await self._calls.convert(self.resource, self._stored, [_headed(self.resource, value)], take))[0]
         except (Failed, ValueError) as e:
-            raise calling.refusal(e) from e
+            raise errors.raw(str(e)) from e
 
     async def written(self, entry: Entry, *, dry_run: bool) -> Entry:
         """Return the entry of a write in this version. That of a dry run has the revision of another state. Raises StatusError 500."""
-        if not dry_run:
-            return await self.entry(entry)
         try:
-            return (await self._called([entry]))[0]
-        except (Failed, ValueError) as e:
-            raise calling.refusal(e) from e
+            return await self._alone(entry) if dry_run else (await self._converted((entry,)))[0]
+        except Unconvertible as e:
+            raise errors.raw(_undecodable(e) if self._guarded and not dry_run else str(e)) from e
+
+
+def _undecodable(e: Unconvertible) -> str:
+    return f"object not decodable revision={e.entry.revision}: {e}"
 
 
 def _taken(raw: bytes, original: Object, source: Resource, target: Resource) -> Object:
