@@ -219,16 +219,13 @@ class Converter:
         return found
 
     async def event(self, event: Event) -> Event:
-        """Return a change in this version. All watchers share it. Raises StatusError 500."""
+        """Return a change in this version. All watchers share it. Raises Unconvertible."""
         found = self.known_event(event)
         if found is not None:
             return found
         previous = event.previous
         both = [event.entry] if previous is None else [event.entry, previous]
-        try:
-            entry, *before = await self._converted(both)
-        except Unconvertible as e:
-            raise errors.raw(str(e)) from e
+        entry, *before = await self._converted(both)
         found = self.known_event(event)  # another watcher's, who waited as well
         if found is None:
             found = Event(event.revision, event.type, entry, before[0] if before else None)

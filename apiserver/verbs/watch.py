@@ -11,7 +11,7 @@ import asyncio
 import functools
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apiserver import collectors, metrics
@@ -21,7 +21,7 @@ from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.releases import V1_37, since
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.config import features
-from apiserver.conversion.converter import Converter
+from apiserver.conversion.converter import Converter, Unconvertible
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
@@ -63,6 +63,8 @@ async def watch(services: Services, call: Call) -> Any:
         chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
     with failures.translated(call.info):
         start = await _start_or_refusal(call, wanted)
+    if call.converter is not None and isinstance(start, Start):
+        start = await _converted(call.converter, start, chosen)
     form = rendering.form_of(services, call, negotiation.streamed(accepted))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
@@ -83,7 +85,7 @@ async def watch(services: Services, call: Call) -> Any:
                 if call.converter is not None:
                     sink = ConvertingSink(sink, call.converter)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
-    except (TimeoutError, NoFrame):
+    except (TimeoutError, NoFrame, Unconvertible):
         pass
     return await stream.finish()
 
@@ -103,11 +105,21 @@ def _seconds(services: Services, wanted: ListOptions) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`initial` is the state that is sent as synthetic ADDED events. Events after the version `after` follow."""
+    """`initial` is the state that is sent as synthetic ADDED events. Events after the version `after` follow. `converted` are the selected
+    objects of this state where a webhook had to convert them."""
 
     after: Revision
     initial: View | None = None
     marker: bool = False
+    converted: Sequence[Entry] | None = None
+
+
+async def _converted(converter: Converter, start: Start, chosen: Selection) -> Start:
+    """Convert the initial state before the stream begins, so that a failure is the response. Raises StatusError."""
+    if start.initial is None:
+        return start
+    matching = read.matching(start.initial, chosen, converter=converter)
+    return replace(start, converted=[entry async for found in matching for entry in found])
 
 
 async def _start_or_refusal(call: Call, wanted: ListOptions) -> Start | StatusError:
@@ -156,7 +168,7 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
     try:
         if start.initial is not None:
             began = time()
-            await _send_initial(sink, start.initial, marker=start.marker, converter=call.converter)
+            await _send_initial(sink, start.initial, marker=start.marker, converted=start.converted)
             if start.marker:
                 sink.meter.list_seconds(call.info).observe(time() - began)
         await _follow(watcher, sink)
@@ -164,11 +176,14 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
         watcher.close()
 
 
-async def _send_initial(sink: Sink, view: View, *, marker: bool, converter: Converter | None) -> None:
+async def _send_initial(sink: Sink, view: View, *, marker: bool, converted: Sequence[Entry] | None) -> None:
     """Send the state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
     entries: list[Entry] = []
-    async for found in read.matching(view, sink.chosen, converter=converter):
-        entries += [entry for entry in found if entry.readable]
+    if converted is None:
+        async for found in read.matching(view, sink.chosen):
+            entries += [entry for entry in found if entry.readable]
+    else:
+        entries += [entry for entry in converted if entry.readable]
     batch: list[bytes] = []
     size, whole = 0, not sink.chosen.prefix
     range_ = ListRange(view.revision, sink.chosen.test is not None, begins=whole, ends=whole)
