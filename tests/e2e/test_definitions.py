@@ -106,11 +106,11 @@ def test_file_that_cannot_be_served_keeps_its_kind_and_says_why(server: DevServe
 
 
 def large(plural: str, *versions: str) -> dict[str, Any]:
-    """A definition with some 7,000 nodes in each version."""
+    """A definition with some 3,000 nodes in each version."""
     made = definition(plural, scope="Cluster")
     text = {"type": "string", "maxLength": 63, "pattern": "^[a-z]*$", "default": "a"}
-    part = {"type": "object", "properties": {f"p{number}": text for number in range(60)}}
-    spec = {"type": "object", "properties": {f"part{number}": part for number in range(60)}}
+    part = {"type": "object", "properties": {f"p{number}": text for number in range(40)}}
+    spec = {"type": "object", "properties": {f"part{number}": part for number in range(40)}}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": spec}}}
     made["spec"]["versions"] = [
         {"name": name, "served": True, "storage": name == "v1", "schema": schema, "subresources": {"status": {}}}
