@@ -51,8 +51,9 @@ class StoreAddress:
         return f"{self.scheme}://{self.user}{node}/{self.query}"
 
     def of_sentinel(self, node: Node) -> str:
-        """Return the URL of a sentinel. It has neither the store's user nor a database."""
-        return f"{self.scheme}://{node}/"
+        """Return the URL of a sentinel. It has neither the store's user nor a database, but the same TLS."""
+        tls = "&".join(part for part in self.query.removeprefix("?").split("&") if part.startswith("ssl_"))
+        return f"{self.scheme}://{node}/" + (f"?{tls}" if tls else "")
 
 
 def parse(text: str) -> StoreAddress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 
-from apiserver.storage import functions, rights
+from apiserver.storage import functions, rights, sentinel
 from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
@@ -36,6 +36,7 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     The user needs the right to FUNCTION LOAD. Raises InitRefused, Rejected.
     """
     done, halves = [], []
+    options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-init")
     try:
         server = Server.parse(await connection.call(INFO))
@@ -70,6 +71,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     Reads all logs from their floors to their ends.
     """
     commands = {resource: Commands(resource) for resource in resources}
+    options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-check")
     try:
         found = await survey(connection, options, commands)
@@ -144,6 +146,7 @@ async def _broken(connection: Connection, resource: str, commands: Commands, hea
 async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     """Describe each resource in one line. Raises Rejected."""
     commands = {resource: Commands(resource) for resource in resources}
+    options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-info")
     try:
         found = await survey(connection, options, commands)

@@ -1,5 +1,5 @@
 #!lua name=sluice1
--- The ten functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
+-- The eleven functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
 --
 -- KEYS (all functions): 1 objects (hash)  2 revisions (hash: "<id> <token> <uid>")  3 log (stream)  4 meta (hash)  5 epochs (hash)
 --   meta: epoch, last, floor, schema, init, count, bytes, raised
@@ -33,6 +33,8 @@ local TRIM_STEP = 5000                  -- entries removed by one call of floor
 
 -- init marker of a log -> the last ID that this process gave out there
 local left = {}
+-- init marker of a log -> the epoch of another primary that has taken it over; this one refuses it until a `fence` that knows better
+local deposed = {}
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -319,22 +321,40 @@ local function digest(keys, args)
 end
 
 -- fence: this process takes the log over under a new epoch, unless the log is its own and no lower than what the caller has met
---   ARGV    a name for this process, the highest epoch of this log that the caller has met, a random step (at least 1)
---   returns {'OK', epoch, last, '1' if a new epoch was started else '0'} | {'LOST', why}
+--   ARGV    a name for this process, the highest epoch of this log that the caller has met, a random step (at least 1),
+--           '1' if a majority of the sentinels names this server as the primary now (optional)
+--   returns {'OK', epoch, last, '1' if a new epoch was started else '0'} | {'DEPOSED', epoch of another primary} | {'LOST', why}
 local function fence(keys, args)
   local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'init', 'schema')
   if not m[1] then return { 'LOST', 'no meta' } end
   if not SCHEMAS[m[4]] then return { 'LOST', 'unknown schema' } end
   local stored, met = tonumber(m[1]), tonumber(args[2])
   if m[4] == '2' and met >= SMALL_EPOCHS and stored < SMALL_EPOCHS then met = 0 end -- of another store: no revision of it is one of ours
+  local above = deposed[m[3]]
+  if above and args[4] ~= '1' then return { 'DEPOSED', int(above) } end
   if left[m[3]] == m[2] and stored >= met then return { 'OK', m[1], m[2], '0' } end
   local refused = no_right(keys)
   if refused then return refused end
   local state = { epoch = m[1], last = m[2], init = m[3] }
-  local id = start_epoch(keys, state, next_epoch(m[4], args[3], stored, met), args[1])
+  local id = start_epoch(keys, state, next_epoch(m[4], args[3], stored, met, above or 0), args[1])
   if not id then return { 'LOST', 'no log' } end
   if type(id) == 'table' then return id end
+  deposed[m[3]] = nil
   return { 'OK', state.epoch, id, '1' }
+end
+
+-- depose: another primary has taken this log over. Changes no key, so that it needs no replica and no right to write.
+--   ARGV    init marker of the log, epoch of the other primary
+--   returns {'OK', '1' if this process refuses the log from now on else '0'} | {'LOST', why}
+local function depose(keys, args)
+  local m = redis.call('HMGET', keys[4], 'epoch', 'init')
+  if not m[1] then return { 'LOST', 'no meta' } end
+  local epoch = tonumber(args[2])
+  local primary = string.find(redis.call('INFO', 'replication'), 'role:master', 1, true)
+  if m[2] ~= args[1] or not primary or tonumber(m[1]) >= epoch then return { 'OK', '0' } end
+  deposed[m[2]] = math.max(deposed[m[2]] or 0, epoch)
+  left[m[2]] = nil
+  return { 'OK', '1' }
 end
 
 -- The highest ID that the floor may take when `keep` entries must stay: n is dense inside an epoch, and T:e says where each ended.
@@ -439,5 +459,6 @@ redis.register_function{ function_name = 'sl1_range', callback = range, flags = 
 redis.register_function{ function_name = 'sl1_scan', callback = scan, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_digest', callback = digest, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_fence', callback = fence, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'sl1_depose', callback = depose, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_floor', callback = floor, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'sl1_init', callback = init }

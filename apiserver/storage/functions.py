@@ -126,9 +126,16 @@ class Commands:
     def digest(self, cursor: bytes, *, count: int) -> bytes:
         return self._with("sl1_digest", cursor, count, read=True)
 
-    def fence(self, run_id: str, highest_epoch: int) -> bytes:
-        """Pack a fence. `highest_epoch` is the highest epoch of this log that the caller has ever met."""
-        return self._with("sl1_fence", run_id, highest_epoch, _step())
+    def fence(self, run_id: str, highest_epoch: int, *, confirmed: bool = False) -> bytes:
+        """Pack a fence. `highest_epoch` is the highest epoch of this log that the caller has ever met.
+
+        `confirmed`: a majority of the sentinels names this server now, so it may take a log over although it was deposed.
+        """
+        return self._with("sl1_fence", run_id, highest_epoch, _step(), int(confirmed))
+
+    def depose(self, marker: str, epoch: int) -> bytes:
+        """Pack the notice to a former primary that another one has taken over the log of this marker, in this epoch."""
+        return self._with("sl1_depose", marker, epoch, read=True)
 
     def floor(self, wanted: Revision, *, least_ms: int, keep: int) -> bytes:
         return self._with("sl1_floor", keys.stream_id(wanted), least_ms, keep)
@@ -223,6 +230,11 @@ def scan(reply: list[Any]) -> Scan:
 
 
 def fence(reply: list[Any]) -> Fence:
+    """Parse a fence. Raises Rejected when another primary has deposed this server."""
+    if reply[0] == b"DEPOSED":
+        raise Rejected(
+            "another primary has taken over from this server; a majority of sentinels, or its restart, can bring it back"
+        )
     _, epoch, last, started = found(reply)
     return Fence(int(epoch), keys.revision(last), started == b"1")
 

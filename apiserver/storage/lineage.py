@@ -61,6 +61,8 @@ class Session:
     heads: dict[str, Head]
     refusals: list[str]
     missing: dict[str, str]
+    confirmed: bool = False
+    """A majority of the sentinels named this server when the session was opened."""
     fenced: bool = False
     """A new epoch was started when this session began."""
     connections: tuple[Connection, ...] = field(init=False)
@@ -111,6 +113,7 @@ async def open_session(
     epochs: dict[str, int],
     first: bool,
     creatable: Set[str] = frozenset(),
+    confirmed: bool = False,
 ) -> Session:
     """Connect, check everything, and take over every log that another process changed or that is older than an epoch met before.
 
@@ -125,7 +128,10 @@ async def open_session(
             opened.append(await Connection.open(options, "sluice-reads"))
             opened.append(await Connection.open(options, "sluice-writes"))
             opened.append(await Connection.open(options, "sluice-bulk"))
-            return await _verified(options, commands, opened, epochs=epochs, first=first, creatable=creatable)
+            session = await _verified(options, commands, opened, first=first, creatable=creatable)
+            session.confirmed = confirmed
+            await _take_over(session, commands, epochs)
+            return session
         except BaseException:
             for connection in opened:
                 await connection.close("not used")
@@ -139,7 +145,6 @@ async def _verified(
     commands: Mapping[str, Commands],
     opened: Sequence[Connection],
     *,
-    epochs: dict[str, int],
     first: bool,
     creatable: Set[str],
 ) -> Session:
@@ -161,9 +166,7 @@ async def _verified(
     if len(found.heads) + len(found.missing) < len(commands):
         raise Rejected("; ".join(refusals))
     clock = ServerClock(asyncio.get_running_loop())
-    session = Session(run_id, clock, reads, writes, bulk, found.heads, refusals, found.missing)
-    await _take_over(session, commands, epochs)
-    return session
+    return Session(run_id, clock, reads, writes, bulk, found.heads, refusals, found.missing)
 
 
 def check_same_server(info_text: bytes, run_id: str) -> None:
@@ -209,7 +212,9 @@ async def _take_over(session: Session, commands: Mapping[str, Commands], epochs:
         if not keys.alike(head.epoch, highest):
             highest = 0  # of another store, whose versions get 410 here
         if not head.own or head.epoch < highest:
-            fence = functions.fence(await session.reads.call(command.fence(session.run_id, highest)))
+            fence = functions.fence(
+                await session.reads.call(command.fence(session.run_id, highest, confirmed=session.confirmed))
+            )
             session.fenced = session.fenced or fence.started
             head = session.heads[resource] = head._replace(epoch=fence.epoch, last=fence.last, own=True)
         epochs[resource] = max(highest, head.epoch)
@@ -221,7 +226,8 @@ async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: i
     `deadline` is the last moment, by the server's clock, at which any of it may begin.
     """
     for run_id, client_id in list(suspects):
-        # A new process starts with a fence, which refuses everything that was sent under the epoch before.
+        # A new process starts with a fence, which refuses everything that was sent under the epoch before. What was sent to another
+        # primary may still run there, on a branch that is lost.
         if run_id == session.run_id and not await _killed(session, client_id):
             await _passed(session, deadline)
         suspects.discard((run_id, client_id))

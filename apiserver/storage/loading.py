@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from apiserver.storage import functions
+from apiserver.storage import functions, sentinel
 from apiserver.storage.bootstrap import CHUNK_BYTES, SCAN_OBJECTS
 from apiserver.storage.functions import BATCH_CHANGES, Commands, Mutation
 from apiserver.storage.lineage import ServerClock
@@ -127,6 +127,7 @@ class Loading:
 async def opened(options: StoreOptions, resources: Iterable[str]) -> AsyncIterator[Loading]:
     """Open the store for loading. Raises Rejected for every reason for which a server would not start."""
     commands = {resource: Commands(resource) for resource in resources}
+    options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-load")
     try:
         found = await survey(connection, options, commands)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from apiserver.config import store_address
+from apiserver.storage import sentinel
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
 
@@ -38,6 +39,7 @@ async def wait(options: StoreOptions, *, seconds: float, tell: Callable[[str], N
 
 
 async def _answers(options: StoreOptions) -> None:
+    options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-wait")
     try:
         async with asyncio.timeout(options.reply_seconds):

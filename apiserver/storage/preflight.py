@@ -38,6 +38,7 @@ class Server:
     max_memory: int
     loading: bool
     """The server is reading its data from disk: its other values may change afterwards."""
+    sentinel: bool = False
 
     @classmethod
     def parse(cls, text: bytes) -> Server:
@@ -56,6 +57,7 @@ class Server:
             used_memory=int(values.get("used_memory", 0)),
             max_memory=int(values.get("maxmemory", 0)),
             loading=values.get("loading") == "1",
+            sentinel="sentinel" in (values.get("redis_mode"), values.get("server_mode")),
         )
 
     @property
@@ -174,6 +176,8 @@ async def survey(connection: Connection, options: StoreOptions, commands: Mappin
     if isinstance(info, StorageError):
         raise info
     server = Server.parse(info)
+    if server.sentinel:
+        raise Rejected("this is a sentinel, not a store: name the sentinels with redis+sentinel://HOST:PORT,…/NAME")
     if server.loading:  # it may have answered the rest after loading
         return Survey(server, {}, [LOADING], {}, 0.0)
     refusals = server.refusals(options)

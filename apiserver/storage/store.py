@@ -15,15 +15,16 @@ import gc
 import logging
 import random
 import secrets
-from collections.abc import Container, Iterator, Mapping, Set
+from collections.abc import Awaitable, Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
 from apiserver import metrics
+from apiserver.config.store_address import Node
 from apiserver.runtime import tasks
 from apiserver.runtime.fairqueue import FairQueue
-from apiserver.storage import bootstrap, functions, lineage, pipeline, upkeep
+from apiserver.storage import access, bootstrap, functions, lineage, pipeline, sentinel, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.bootstrap import Broken
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
@@ -265,6 +266,9 @@ class Stores(Mapping[str, Store]):
         self._boot_id = boot_id
         self._rng = rng
         self._link = Link(options.fault)
+        self._sentinels = sentinel.of(options)
+        self._node: Node | None = None
+        """The server of the present session, if sentinels named it."""
         self._epochs: dict[str, int] = {}
         """The highest epoch ever met of each resource's log, whichever server showed it."""
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
@@ -418,6 +422,8 @@ class Stores(Mapping[str, Store]):
         self._tasks.clear()
         self._pumps.clear()
         self._writer.close()
+        if self._sentinels is not None:
+            await self._sentinels.close()
 
     async def forget(self) -> None:
         """Free the memory of closed stores in small steps, while the process goes on."""
@@ -445,7 +451,8 @@ class Stores(Mapping[str, Store]):
             if self._closing.is_set():
                 return
             lasted = 0.0 if opened is None else self._loop.time() - opened
-            pause = next_pause(pause, lasted=lasted, longest=self._options.backoff_seconds)
+            longest = self._options.backoff_seconds if self._sentinels is None else sentinel.SEARCH_SECONDS
+            pause = next_pause(pause, lasted=lasted, longest=longest)
             await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
 
     async def _use_and_close(self, session: Session) -> None:
@@ -466,9 +473,34 @@ class Stores(Mapping[str, Store]):
         commands = {name: replica.commands for name, replica in self._replicas.items()}
         # A resource that is added later must not keep the others from being followed.
         first = not self._ready.is_set()
-        return await lineage.open_session(
-            self._options, commands, epochs=self._epochs, first=first, creatable=self._creatable
-        )
+
+        def opening(options: StoreOptions, confirmed: bool = False) -> Awaitable[Session]:  # noqa: FBT001, FBT002
+            return lineage.open_session(
+                options, commands, epochs=self._epochs, first=first, creatable=self._creatable, confirmed=confirmed
+            )
+
+        if self._sentinels is None:
+            return await opening(self._options)
+        self._node, session = await self._sentinels.open(commands, epochs=self._epochs, opening=opening)
+        return session
+
+    def _server_options(self) -> StoreOptions:
+        """Return the options of the present session's server."""
+        if self._sentinels is None or self._node is None:
+            return self._options
+        return self._sentinels.options_of(self._node)
+
+    def _own_heads(self, session: Session) -> dict[str, tuple[Commands, Head]]:
+        """Return the logs of a session with the epochs that they have now."""
+        found = {}
+        for name, replica in self._replicas.items():
+            head = session.heads.get(name)
+            if head is not None:
+                epoch = (
+                    max(head.epoch, int(replica.epoch)) if keys.alike(head.epoch, int(replica.epoch)) else head.epoch
+                )
+                found[name] = (replica.commands, head._replace(epoch=epoch))
+        return found
 
     def _down(self, reason: str) -> None:
         if reason != STOPPING and (self._link.session is not None or self._link.reason != reason):
@@ -485,12 +517,13 @@ class Stores(Mapping[str, Store]):
         self._link.refusal = "; ".join(session.refusals)
         self._link.session = session
         self._writer.attach(session)
-        logger.info("store connected", extra={"run_id": session.run_id, "fenced": session.fenced})
+        about = {"run_id": session.run_id, "fenced": session.fenced}
+        logger.info("store connected", extra=about if self._node is None else about | {"server": str(self._node)})
         reason = "closed"
         for replica in self._replicas.values():
             if replica.ever_filled:
                 replica.meter.reconnects.inc()
-        tail = Tail(self._options, {})
+        tail = Tail(self._server_options(), {})
         try:
             async with asyncio.TaskGroup() as group:
                 self._live = live = _Live(session, group, tail)
@@ -506,6 +539,10 @@ class Stores(Mapping[str, Store]):
                     ("outcomes", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
                 ):  # fmt: skip
                     group.create_task(tasks.supervised(partial(run, session), name=name, passing=(StorageError,)))
+                if self._sentinels is not None and self._node is not None:
+                    heads = partial(self._own_heads, session)
+                    follow = partial(self._sentinels.follow, session.run_id, self._node, heads)
+                    group.create_task(tasks.supervised(follow, name="primary", passing=(StorageError,)))
         except* StorageError as errors:
             reason = str(errors.exceptions[0])
         finally:
@@ -593,7 +630,9 @@ async def open_stores(
     other releases may have stored. `creatable` are the resources that are created if they are missing from a store that holds others.
     `boot_id` names this process in the log. Raises ValueError when the URL cannot be read.
     """
-    pipeline.open_wire(options, "sluice")  # reports an invalid URL now
+    if sentinel.of(options) is None:
+        with contextlib.suppress(access.Unusable):  # a file may become usable later
+            pipeline.open_wire(options, "sluice")  # reports an invalid URL now
     stores = Stores(
         options,
         resources,

@@ -282,8 +282,7 @@ class Writer:
             self._suspects.add((session.run_id, session.writes.client_id))
         for pending in batch:
             if isinstance(error, (Disconnected, Failed)):
-                pending.doubtful = True
-                self._doubtful.append(pending)
+                self._in_doubt(pending)
             elif len(batch) > 1 and pending.change.value is None and str(error).startswith("OOM"):
                 # A full server refuses a batch, although it would accept its deletions one by one.
                 pending.alone = True
@@ -299,7 +298,7 @@ class Writer:
         if word in (b"OK", b"DUP"):
             if len(answer) > 2:
                 pending.deleted = writes.log.entry(write.key, write.expected, answer[2])
-            self._acknowledged(pending, keys.revision(answer[1]))
+            self._acknowledged(session, pending, keys.revision(answer[1]))
         elif word == b"EXISTS":
             self._fail(pending, KeyExists(writes.log.entry(write.key, keys.revision(answer[1]), answer[2])))
         elif word == b"CONFLICT":
@@ -321,11 +320,19 @@ class Writer:
         else:
             self._fail(pending, Rejected(answer[1].decode()))
 
-    def _acknowledged(self, pending: Pending, revision: Revision) -> None:
+    def _acknowledged(self, session: Session, pending: Pending, revision: Revision) -> None:
         """Note the commit. The caller gets its entry from the log, which may have brought it already."""
         pending.writes.log.acknowledged(revision, pending.write.key)
+        if session is not self._session:
+            self._in_doubt(pending)
+            self._doubt.set()
+            return
         pending.acked = revision
         pending.acked_at = self._loop.time()
+
+    def _in_doubt(self, pending: Pending) -> None:
+        pending.acked, pending.doubtful = None, True
+        self._doubtful.append(pending)
 
     def seen(self, token: bytes, entry: Entry) -> None:
         """Resolve a write: the log brought an entry with its token."""
@@ -391,8 +398,14 @@ class Writer:
             self._doubt.set()
 
     def detach(self, reason: str) -> None:
-        """Drop the connection. Unsent writes were not executed; the connection itself reports Disconnected for sent ones."""
+        """Drop the connection. Unsent writes were not executed; the connection itself reports Disconnected for sent ones.
+
+        Acknowledged writes that the log has not brought are in doubt, because the next primary may not have them.
+        """
         self._session = None
+        for pending in self._waiting.values():
+            if pending.acked is not None:
+                self._in_doubt(pending)
         for writes in self._writes.values():
             queue, writes.queue = writes.queue, deque()
             for pending in queue:
