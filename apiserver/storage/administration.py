@@ -71,11 +71,12 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     Reads all logs from their floors to their ends.
     """
     commands = {resource: Commands(resource) for resource in resources}
+    dissent = await sentinel.warnings(options)
     options = await sentinel.located(options)
     connection = await Connection.open(options, "sluice-check")
     try:
         found = await survey(connection, options, commands)
-        warnings = found.server.warnings() + await _durability(connection, options)
+        warnings = dissent + found.server.warnings() + await _durability(connection, options)
         warnings.append(await _rights(connection))
         warnings.append(_rounded(found.heads))
         if not found.refusals:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -95,10 +96,18 @@ def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
         wire = kind(**settings)
     except TypeError as error:
         raise ValueError(f"the store's URL has a parameter that is not known: {error}") from None
-    if isinstance(wire, SSLConnection) and (context := access.tls_context(options)) is not None:
-        context.check_hostname = wire.check_hostname
-        wire.ssl_context.context = context
     return wire
+
+
+async def _secure(wire: SSLConnection, options: StoreOptions) -> None:
+    """Give a connection its TLS context. Raises access.Unusable. Reading authorities would block the event loop for too long."""
+    context = await asyncio.to_thread(access.tls_context, options)
+    if context is None:
+        await asyncio.to_thread(wire.ssl_context.get)
+        return
+    if wire.check_hostname is not context.check_hostname:
+        context.check_hostname = wire.check_hostname
+    wire.ssl_context.context = context
 
 
 async def connect(wire: AbstractConnection, *, seconds: float) -> None:
@@ -179,8 +188,10 @@ class Connection(asyncio.Protocol):
     async def open(cls, options: StoreOptions, name: str) -> Connection:
         try:
             wire = open_wire(options, name)
-        except access.Unusable as unusable:
-            raise Rejected(str(unusable)) from None
+            if isinstance(wire, SSLConnection):
+                await _secure(wire, options)
+        except (access.Unusable, ssl.SSLError, OSError) as unusable:
+            raise Rejected(f"no connection to the store: {unusable}") from None
         await connect(wire, seconds=options.connect_seconds)
         connection = cls(wire, loop=asyncio.get_running_loop())
         try:

@@ -33,6 +33,10 @@ from apiserver.watchcache.errors import StorageError
 
 ASK_SECONDS = 0.5
 """The longest time that one sentinel or server may take to answer."""
+OPEN_SECONDS = 3.0
+"""The longest time that it may take to open a light connection. Questions do not wait for it."""
+LEARN_SECONDS = 1.0
+"""Time between two questions for the servers of the store."""
 FOLLOW_SECONDS = 0.25
 """Time between two questions while a session is used. A published message (`+switch-master`) would come no earlier at a majority."""
 SEARCH_SECONDS = 0.1
@@ -46,8 +50,9 @@ class Line:
     """A light connection to a server or a sentinel, opened when it is needed."""
 
     def __init__(self, options: StoreOptions) -> None:
-        self._options = options
+        self._options = replace(options, connect_seconds=min(options.connect_seconds, OPEN_SECONDS))
         self._connection: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
         self._failed: StorageError | None = None
         self._again = 0.0
         self._lock = asyncio.Lock()
@@ -59,32 +64,54 @@ class Line:
             raise Rejected(str(self._failed))
         try:
             async with asyncio.timeout(ASK_SECONDS), self._lock:
-                if self._connection is None or self._connection.broken.done():
-                    await self.close()
-                    self._connection = await Connection.open(self._options, "sluice-nodes")
-                replies = await asyncio.gather(*map(self._connection.call, commands), return_exceptions=True)
+                connection = await self._opened()
+                replies = await asyncio.gather(*map(connection.call, commands), return_exceptions=True)
             for reply in replies:
                 if isinstance(reply, BaseException):
                     raise reply
         except TimeoutError:
-            await self._fail(Rejected(f"no answer within {ASK_SECONDS:g} s"), until=clock() + AGAIN_SECONDS)
+            error = Rejected(f"no answer within {ASK_SECONDS:g} s")
+            await self._fail(error, until=clock() + AGAIN_SECONDS)
+            raise error from None
         except StorageError as error:
             await self._fail(error, until=clock() + AGAIN_SECONDS)
+            raise
         except asyncio.CancelledError:
             await self.close()
             raise
         self._failed = None
         return replies
 
+    async def _opened(self) -> Connection:
+        """Return the connection. A caller that does not wait until it is open leaves that to the next one: TLS may take a while."""
+        if self._connection is not None and self._connection.broken.done():
+            await self._drop()
+        if self._connection is None:
+            if self._opening is None:
+                opening = Connection.open(self._options, "sluice-nodes")
+                self._opening = asyncio.get_running_loop().create_task(opening, name="sluice-nodes")
+            await asyncio.wait((self._opening,))
+            opened, self._opening = self._opening, None
+            self._connection = opened.result()
+        return self._connection
+
     async def _fail(self, error: StorageError, *, until: float) -> None:
         self._failed, self._again = error, until
-        await self.close()
-        raise error
+        await self._drop()
 
-    async def close(self) -> None:
+    async def _drop(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.close()
+
+    async def close(self) -> None:
+        await self._drop()
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            opening.cancel()
+            [opened] = await asyncio.gather(opening, return_exceptions=True)
+            if isinstance(opened, Connection):
+                await opened.close()
 
 
 class Place(NamedTuple):
@@ -172,11 +199,22 @@ class Sentinels:
             return error
         return None if reply is None else Node(reply[0].decode(), int(reply[1]))
 
+    async def dissent(self) -> list[str]:
+        """Return a line for each sentinel that does not name the primary which a majority names. Raises Rejected."""
+        primary = await self.primary()
+        lines = self._sentinels.items()
+        answers = await asyncio.gather(*(self._named_by(line) for _, line in lines))
+        return [
+            f"the sentinel {node} does not name {primary} as the primary: {_said(answer)}"
+            for (node, _), answer in zip(lines, answers, strict=True)
+            if answer != primary
+        ]
+
     def _undecided(self, answers: Mapping[Node, Node | StorageError | None]) -> str:
         name = self._address.name
         if sum(answer is None for answer in answers.values()) >= self._majority:
             return f"the sentinels know no primary named {name!r}"
-        said = [f"{node}: {_said(answer)}" for node, answer in answers.items()]
+        said = [f"{node}: {_said(answers[node])}" for node in self._sentinels]
         return f"no majority of the {len(answers)} sentinels names the primary {name!r} ({'; '.join(said)})"
 
     async def locate(self, commands: Mapping[str, Commands]) -> Place:
@@ -212,16 +250,24 @@ class Sentinels:
                 told = dict(zip(replica[::2], replica[1::2], strict=True))
                 self._known.add(Node(told[b"ip"].decode(), int(told[b"port"])))
 
-    async def states(self, commands: Mapping[str, Commands], *, besides: Node | None = None) -> list[State]:
-        """Return the state of each known server that answers."""
-        asked = (self._state(node, commands) for node in sorted(self._known, key=str) if node != besides)
+    async def states(
+        self, commands: Mapping[str, Commands], *, besides: Node | None = None, of_replicas: bool = True
+    ) -> list[State]:
+        """Return the state of each known server that answers. Without `of_replicas`, replicas are not asked for their logs."""
+        asked = (
+            self._state(node, commands, of_replicas=of_replicas)
+            for node in sorted(self._known, key=str)
+            if node != besides
+        )
         return [state for state in await asyncio.gather(*asked) if state is not None]
 
-    async def _state(self, node: Node, commands: Mapping[str, Commands]) -> State | None:
+    async def _state(self, node: Node, commands: Mapping[str, Commands], *, of_replicas: bool) -> State | None:
         try:
             [info] = await self._line(node).call(_INFO)
             server = Server.parse(info)
             state = State(node, server.run_id, server.role == "master")
+            if not (state.primary or of_replicas):
+                return state
             replies = await self._line(node).call(*(command.head for command in commands.values()))
         except StorageError:
             return None
@@ -286,6 +332,7 @@ class Sentinels:
 
         `heads`: the logs as the session has them now. Raises Disconnected.
         """
+        clock, learnt = asyncio.get_running_loop().time, 0.0
         while True:
             try:
                 other = await self.primary()
@@ -294,7 +341,8 @@ class Sentinels:
                 other, confirmed = node, False
             if other != node:
                 raise Disconnected(f"the sentinels name {other} as the primary, not {node}")
-            if confirmed:
+            if confirmed and clock() - learnt >= LEARN_SECONDS:
+                learnt = clock()
                 await self.learn()
             await self._look_around(run_id, node, heads(), confirmed=confirmed)
             await asyncio.sleep(FOLLOW_SECONDS)
@@ -304,7 +352,7 @@ class Sentinels:
     ) -> None:
         commands = {name: command for name, (command, _) in mine.items()}
         own = {name: head for name, (_, head) in mine.items()}
-        for state in await self.states(commands, besides=node):
+        for state in await self.states(commands, besides=node, of_replicas=False):
             if not state.primary or state.run_id == run_id:
                 continue  # a server can have several addresses
             if state.later(own):
@@ -318,6 +366,17 @@ class Sentinels:
             await self._line(node).call(*orders)
         except StorageError:
             return  # the next look tries again
+
+
+async def warnings(options: StoreOptions) -> list[str]:
+    """Return what an administrator should know of the sentinels: those that do not name the primary of the majority."""
+    sentinels = of(options)
+    if sentinels is None:
+        return []
+    try:
+        return await sentinels.dissent()
+    finally:
+        await sentinels.close()
 
 
 def _said(answer: Node | StorageError | None) -> str:

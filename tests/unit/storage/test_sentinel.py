@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import pytest
 import pytest_asyncio
 
 from apiserver.config.store_address import Node
-from apiserver.storage import administration, functions, patience
+from apiserver.serving import pki
+from apiserver.storage import administration, functions, patience, rights
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands
 from apiserver.storage.options import StoreOptions
@@ -38,11 +41,12 @@ class Played:
         self.password = ""
         self.asked = 0
         self.port = 0
+        self.context: ssl.SSLContext | None = None
         self._listener: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
     async def start(self) -> None:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.context)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -102,8 +106,10 @@ def url(played: list[Played], *, password: str = PASSWORD) -> str:
 @contextlib.asynccontextmanager
 async def asking(played: list[Played], **options: Any) -> AsyncIterator[Sentinels]:
     sentinels = Sentinels(patient(url(played), **options))
-    yield sentinels
-    await sentinels.close()
+    try:
+        yield sentinels
+    finally:
+        await sentinels.close()
 
 
 def all_name(played: list[Played], node: Node | None) -> None:
@@ -158,6 +164,16 @@ async def eventually_names(sentinels: Sentinels, node: Node) -> None:
                 if await sentinels.primary() == node:
                     return
             await asyncio.sleep(0.01)
+
+
+async def eventually_says(sentinels: Sentinels, words: str) -> None:
+    said = ""
+    async with asyncio.timeout(60):
+        while words not in said:
+            try:
+                await sentinels.primary()
+            except Rejected as error:
+                said = str(error)
 
 
 async def test_unknown_name_is_an_error_that_says_so(played: list[Played]) -> None:
@@ -385,6 +401,59 @@ async def test_takeover_lies_above_what_other_servers_have(
     await connection.close()
     store = (await opening(url(played), resource))[resource]
     assert await create(store, "a") > lost.last
+
+
+async def test_check_names_sentinels_that_do_not_agree(
+    played: list[Played], pair: tuple[Server, Server], resource: str
+) -> None:
+    name(played, pair[0])
+    await administration.init(patient(url(played)), [resource])
+    assert await administration.check(patient(url(played)), [resource]) == []
+    played[2].names = node_of(pair[1])
+    [warning] = await administration.check(patient(url(played)), [resource])
+    assert f"127.0.0.1:{played[2].port} does not name {node_of(pair[0])}" in warning
+
+
+async def test_serving_user_may_do_all_that_a_failover_needs(
+    played: list[Played], pair: tuple[Server, Server], resource: str, opening: Open
+) -> None:
+    old, new = pair
+    name(played, old, new)
+    await administration.init(patient(url(played)), [resource])
+    follow(new, old)
+    for server in pair:
+        server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
+    serving = url(played, password="pw").replace("//:", f"//{rights.SERVING_USER}:")
+    store = (await opening(serving, resource))[resource]
+    await create(store, "a")
+    new("REPLICAOF", "NO", "ONE")
+    name(played, new, old)
+    await created_on(store, new, resource)
+    await eventually(lambda: deposed(old, resource))
+
+
+async def test_sentinels_behind_tls_are_believed_when_their_authority_is_known(
+    played: list[Played], tmp_path: Path
+) -> None:
+    kit = pki.kit(tmp_path, hosts=["127.0.0.1"], user="x", groups=[], now=dt.datetime.now(dt.UTC))
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(kit.ca_pem)
+    for each in played:
+        each.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        each.context.load_cert_chain(tmp_path / "serving.crt", tmp_path / "serving.key")
+        await each.stop()
+        await each.start()
+    all_name(played, A)
+    for options, expected in (
+        (patient(f"rediss{url(played)[5:]}", ca_file=ca), A),
+        (patient(f"rediss{url(played)[5:]}"), None),
+    ):
+        sentinels = Sentinels(options)
+        if expected is None:
+            await eventually_says(sentinels, "CERTIFICATE_VERIFY_FAILED")
+        else:
+            await eventually_names(sentinels, expected)
+        await sentinels.close()
 
 
 async def test_sentinel_given_as_a_server_is_named(played: list[Played]) -> None:
