@@ -30,6 +30,9 @@ FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SLUICE = 1 << 32
 """Sluice's resourceVersions are above this, etcd's below."""
 
+pytestmark = pytest.mark.timeout(1800)
+"""A dozen commands, each a start of Python, and three starts of a control plane."""
+
 Object = dict[str, Any]
 
 
