@@ -52,7 +52,7 @@ def written(
 
 
 def _check(ca: bytes) -> None:
-    """Raise Unfit for a text without certificates. kube-apiserver would refuse it."""
+    """Raise Unfit for a text without certificates. kube-apiserver accepts it, and then never reaches Sluice."""
     try:
         x509.load_pem_x509_certificates(ca)
     except ValueError as e:

@@ -145,7 +145,9 @@ class Export:
         raw = await self.target.client.fetch("POST", path, query=QUERY, content=_json(kind, made))
         existing = await self.reader.decoded(Item(kind, raw))
         if kind.custom is not None:
-            self._created.append(f"new uid: {described(kind, obj)}: {existing['metadata']['uid']}, was {metadata['uid']}")
+            self._created.append(
+                f"new uid: {described(kind, obj)}: {existing['metadata']['uid']}, was {metadata['uid']}"
+            )
         await self._status(kind, obj, existing)
         if "deletionTimestamp" in metadata:
             await self._ask_deletion(kind, existing)
