@@ -46,7 +46,8 @@ class PrintedBed(Bed):
 
 @pytest.fixture(scope="module")
 def printed_bed(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrintedBed]:
-    with PrintedBed(tmp_path_factory.mktemp("printed"), controllers=True) as bed:
+    bed = PrintedBed(tmp_path_factory.mktemp("printed"), controllers=True)
+    with bed:
         yield bed
 
 

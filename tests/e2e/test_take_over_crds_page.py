@@ -162,7 +162,8 @@ def config_map(name: str) -> Object:
 
 @pytest.fixture(scope="module")
 def moving_bed(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MovingBed]:
-    with MovingBed(tmp_path_factory.mktemp("crds"), registered=False) as bed:
+    bed = MovingBed(tmp_path_factory.mktemp("crds"), registered=False)
+    with bed:
         yield bed
 
 
@@ -337,9 +338,9 @@ def test_sluice_keeps_the_objects_of_a_definition_that_was_deleted(moving_bed: M
         # Owners get new uids below, and nobody corrects the references to them.
         bed.plane.controllers = False
         bed.plane.restart()
-        until(lambda: from_sluice(bed), "Sluice answers")
-        assert objects(bed) == kept
-
+    until(lambda: from_sluice(bed), "Sluice answers")
+    assert objects(bed) == kept
+    with bed.connect() as admin:
         # What has a finalizer waits in etcd, and the definition with it.
         bed.kubectl("delete", "apiservice", f"v1.{GROUP}")
         until(lambda: objects(bed) is not None and not from_sluice(bed), "kube-apiserver has the group")
