@@ -162,7 +162,14 @@ def test_definitions_that_no_configmap_holds_are_refused(
     helm: pathlib.Path, tmp_path: pathlib.Path, text: str, why: str
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    command = [helm, "template", "sluice", generate.CHART, "--set-file", rf"crds.a\.yaml={tmp_path / 'a.yaml'}"]
+    command = [
+        str(helm),
+        "template",
+        "sluice",
+        str(generate.CHART),
+        "--set-file",
+        rf"crds.a\.yaml={tmp_path / 'a.yaml'}",
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, why in done.stderr) == (1, True)
 
