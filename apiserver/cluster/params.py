@@ -1,6 +1,6 @@
 """The objects that policies take as parameters: an up-to-date copy of each kind that a policy names.
 
-Rights: the server must be able to `get` (discovery needs none), `list` and `watch` every kind that a policy's paramKind names, in all
+Rights: the server must be able to `get`, `list` and `watch` every kind that a policy's paramKind names, in all
 namespaces. Only the cluster's administrators know these kinds. So the manifests bind an aggregated ClusterRole, and a ClusterRole with
 its label adds a kind to it. Without the right, requests that such a policy judges are answered that its params are not synced yet.
 
@@ -14,7 +14,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from apiserver.cluster.by_namespace import ByNamespace
 from apiserver.cluster.client import Client
@@ -25,6 +27,8 @@ from apiserver.runtime import tasks
 
 logger = logging.getLogger(__name__)
 
+READ_SECONDS = 1.0
+"""How long a request waits for an object that the copy lacks."""
 SYNC_SECONDS = 1.0
 """How long a request waits for the first list of a kind."""
 LOOK_SECONDS = 1.0
@@ -68,10 +72,10 @@ class ParamKind:
 
     def __init__(self, client: Client, named: NamedKind, path: str, *, namespaced: bool) -> None:
         self.namespaced = namespaced
-        self._named = named
+        self._named, self._client, self._path = named, client, path
         typed = named[0].rpartition("/")[0] in _TYPED
-        shown = partial(_shown, named=None if typed else named)
-        self._reflector = Reflector(client, path, collection=partial(ByNamespace, shown))
+        self._shown = partial(_shown, named=None if typed else named)
+        self._reflector = Reflector(client, path, collection=partial(ByNamespace, self._shown))
         self._task = asyncio.create_task(tasks.supervised(self._reflector.run, name="params"))
 
     @property
@@ -93,6 +97,26 @@ class ParamKind:
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object or None. `namespace` is empty for a cluster-scoped kind."""
         return self._of(namespace).get(name)
+
+    async def read(self, namespace: str, name: str) -> Object | None:
+        """Return an object that the copy lacks, asked for at kube-apiserver. Without an answer it is missing, as the copy says.
+
+        Upstream: getParamDirectly, whose other errors are errors of the policy.
+        """
+        version, _, plural = self._path.rpartition("/")
+        within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced else ""
+        try:
+            found = await self._client.ask(
+                "GET",
+                f"{version}{within}/{plural}/{quote(name, safe='')}",
+                seconds=READ_SECONDS,
+                within=READ_SECONDS,
+            )
+        except ClusterError as error:
+            if getattr(error, "code", 0) != HTTPStatus.NOT_FOUND:
+                logger.warning("a param cannot be read", extra={"error": str(error)[:300]})
+            return None
+        return self._shown(found)
 
     def all(self, namespace: str) -> Iterable[Object]:
         """Return the objects of one namespace, or all of a cluster-scoped kind."""

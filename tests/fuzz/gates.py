@@ -77,6 +77,8 @@ SETS = (
         ),
     ),
 )
+FLAGS = at(RELEASE, since(V1_37, ("--disable-admission-plugins=NodeDeclaredFeatureValidator",), before=()))
+"""A plugin refuses nodeAllocatableResources of nodes that are not there. It judges in kube-apiserver only."""
 NAMESPACE, GROUP, TIME = "fuzz", "resource.k8s.io", "2026-06-01T12:00:00Z"
 
 TAINT = {"key": "a", "effect": "NoSchedule", "timeAdded": TIME}
@@ -358,7 +360,7 @@ def ask_upstream(folder: pathlib.Path, seed: int, count: int) -> tuple[list[Ques
     try:
         plane.start_etcd()
         for gates in SETS:
-            plane.flags = [f"--feature-gates={gates}"] if gates else []
+            plane.flags = [*FLAGS, *([f"--feature-gates={gates}"] if gates else [])]
             plane.start_apiserver()
             with plane.connect() as server:
                 if gates == ON:

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from apiserver.apimachinery.releases import Release
 from kubecel.kubernetes import environments
 from kubecel.parse.source import CompileError
 from kubecel.plan.program import Program
 from kubecel.values.errors import CostExceeded, EvaluationError, ProgramError
 from kubecel.values.types import BOOL, STRING, Type
+from tests.e2e.controlplane import binaries
 from tests.fixtures.server import Reply
 from tests.fuzz.expressions import SCALARS, Expressions
 from tests.fuzz.selectors import Difference
@@ -28,6 +30,7 @@ OBJECT = {
     "bool": ("object.immutable", "has(object.data.missing)"),
 }
 """First operands of a validation."""
+RELEASE = Release(*map(int, binaries.minor().split(".")))
 VALIDATIONS = 40
 WARNED_CHARACTERS = 3_000
 """Characters of warnings in one answer: kube-apiserver cuts them above 4,096."""
@@ -72,7 +75,7 @@ class Judge:
     """Evaluates as a policy does, for the same object."""
 
     def __init__(self, obj: dict[str, Any]) -> None:
-        self._environment = environments.admission(params=False, authorizes=True).new
+        self._environment = environments.admission(RELEASE, params=False, authorizes=True).new
         self._variables = {"object": obj, "oldObject": None}
 
     def questions(self, seed: int) -> Iterator[Question]:
@@ -89,11 +92,11 @@ class Judge:
         try:
             if self._type(text) == STRING:
                 value = self._value(text)
-                text = f"{text} == {json.dumps(value, ensure_ascii=False)}"
+                text = f"({text}) == {json.dumps(value, ensure_ascii=False)}"
             return Question(text, "true" if self._value(text) else "false") if self._type(text) == BOOL else None
         except EvaluationError as error:
             # A text that cannot be made is compared with one, for there must be a condition.
-            text = text if self._type(text) == BOOL else f'{text} == ""'
+            text = text if self._type(text) == BOOL else f'({text}) == ""'
             return Question(text, str(error))
         except (CompileError, ProgramError, CostExceeded):
             return None

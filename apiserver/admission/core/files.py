@@ -178,6 +178,9 @@ class ParamKind:
     def get(self, namespace: str, name: str) -> Object | None:
         return self._of(namespace).get(name)
 
+    async def read(self, namespace: str, name: str) -> Object | None:
+        return self.get(namespace, name)
+
     def all(self, namespace: str) -> Iterable[Object]:
         return self._of(namespace).values()
 

@@ -51,6 +51,9 @@ class ParamKind(Protocol):
 
     def get(self, namespace: str, name: str) -> Object | None: ...
 
+    async def read(self, namespace: str, name: str) -> Object | None:
+        """Return an object that `get` does not find, if it is there after all: what is followed arrives a moment late."""
+
     def all(self, namespace: str) -> Iterable[Object]:
         """Return the objects of one namespace, or all of a cluster-scoped kind."""
 

@@ -14,6 +14,7 @@ from apiserver.admission.core.sources import Object, ParamKind, Params
 from apiserver.admission.policies.definitions import Binding, Definition, NamedKind
 from apiserver.apimachinery import selectors
 from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.releases import V1_37, Release, at, since
 from apiserver.cluster.errors import ClusterError, NoSuchKind
 
 Made = TypeVar("Made")
@@ -43,14 +44,28 @@ class _Misconfigured(Exception):
     """The parameters are not as the binding needs them."""
 
 
+READS_LATE = since(
+    V1_37,
+    True,  # noqa: FBT003 - the value
+    before=False,
+    what="a parameter of a policy that has not arrived yet is read from the API",
+)
+
+
 async def evaluations(
-    definitions: Iterable[Definition[Made]], attributes: Attributes, matcher: Matcher, params: Params
+    definitions: Iterable[Definition[Made]],
+    attributes: Attributes,
+    matcher: Matcher,
+    params: Params,
+    *,
+    release: Release,
 ) -> list[Evaluation[Made] | ConfigurationError[Made]]:
     """Return everything that concerns the change, in the order of the policies and of their bindings.
 
     A binding that applies without finding parameters, where that is allowed, is included with empty `params`.
     """
     found: list[Evaluation[Made] | ConfigurationError[Made]] = []
+    late = at(release, READS_LATE)
     for definition in definitions:
         try:
             match = await _match(definition, attributes, matcher)
@@ -63,7 +78,9 @@ async def evaluations(
         for binding in definition.bindings:
             try:
                 if binding.criteria is None or await matcher.match(binding.criteria, attributes) is not None:
-                    collected = await collected_params(definition.param_kind, kind, binding, attributes.namespace)
+                    collected = await collected_params(
+                        definition.param_kind, kind, binding, attributes.namespace, late=late
+                    )
                     found.append(Evaluation(definition, binding, match, collected))
             except (StatusError, ClusterError, _Misconfigured) as e:
                 found.append(ConfigurationError(definition, binding, f"failed to configure binding: {e}"))
@@ -77,9 +94,12 @@ async def _match(definition: Definition[Made], attributes: Attributes, matcher: 
 
 
 async def collected_params(
-    named: NamedKind | None, kind: ParamKind | None, binding: Binding, namespace: str
+    named: NamedKind | None, kind: ParamKind | None, binding: Binding, namespace: str, *, late: bool
 ) -> Sequence[Object | None]:
-    """Return the parameters of a binding for a change in `namespace` ("" for none). It is one None if it takes none (CollectParams)."""
+    """Return the parameters of a binding for a change in `namespace` ("" for none). It is one None if it takes none (CollectParams).
+
+    `late`: one that is named and missing is read from the API.
+    """
     reference = binding.spec.get("paramRef")
     if named is None or kind is None or reference is None:
         return (None,)
@@ -88,6 +108,9 @@ async def collected_params(
     if reference.get("namespace") and not kind.namespaced:
         raise _Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     found = _selected(kind, reference, where)
+    if not found and late and reference.get("name"):
+        read = await kind.read(where, reference["name"])
+        found = () if read is None else (read,)
     if not found and reference.get("parameterNotFoundAction") == "Deny":
         raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
     return found

@@ -175,6 +175,7 @@ class MutatingAdmissionPolicy:
         self._policies, self._bindings = sources.mutating_policies, sources.mutating_bindings
         self._params = sources.params
         self._matcher = matcher
+        self._release = expressions.release
         known = Definitions(lambda name, spec: Mutator(name, spec, expressions))
         self._definitions = Derived(known.join, self._policies, self._bindings)
         self.prepare = Preparation(self._definitions).prepare
@@ -188,7 +189,7 @@ class MutatingAdmissionPolicy:
         definitions = self._definitions.current()
         if not definitions:
             return None
-        found = await evaluations(definitions, attributes, self._matcher, self._params)
+        found = await evaluations(definitions, attributes, self._matcher, self._params, release=self._release)
         if not found:
             return None
         failures = [Failure(*each) for each in found if isinstance(each, ConfigurationError)]

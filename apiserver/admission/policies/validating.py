@@ -49,6 +49,7 @@ class ValidatingAdmissionPolicy:
         self._policies, self._bindings = sources.validating_policies, sources.validating_bindings
         self._params = sources.params
         self._matcher = matcher
+        self._release = expressions.release
         self._most_failures = at(expressions.release, MOST_FAILURES)
         known = Definitions(lambda name, spec: Validator(name, spec, expressions))
         self._definitions = Derived(known.join, self._policies, self._bindings)
@@ -61,7 +62,7 @@ class ValidatingAdmissionPolicy:
         definitions = self._definitions.current()
         if not definitions:
             return
-        found = await evaluations(definitions, attributes, self._matcher, self._params)
+        found = await evaluations(definitions, attributes, self._matcher, self._params, release=self._release)
         if found:
             judgement = _Judgement(attributes, self._matcher, most_failures=self._most_failures)
             for each in found:

@@ -93,6 +93,22 @@ async def test_objects_are_found_by_namespace_and_name_and_follow_the_server(fol
     assert all("kind" not in o and "apiVersion" not in o for o in maps.all("y"))
 
 
+async def test_object_that_the_copy_lacks_is_read_from_the_server(following: Following) -> None:
+    plane = following.plane
+    plane.on("/api/v1/configmaps", answer(objects()), hang)
+    plane.on("/apis/example.com/v1/limits", answer(objects()), hang)
+    maps, limits = await kind(following, "v1", "ConfigMap"), await kind(following, "example.com/v1", "Limit")
+    where = "/api/v1/namespaces/x/configmaps/late"
+    told = {"kind": "ConfigMap", "apiVersion": "v1", **thing("late", "x", data={"k": "1"})}
+    plane.on(where, status(404, "not found"), status(403, "forbidden"), answer(told))
+    assert [await maps.read("x", "late") for _ in range(3)] == [None, None, thing("late", "x", data={"k": "1"})]
+    assert len(plane.asked(where)) == 3
+    plane.on("/apis/example.com/v1/limits/late", answer(thing("late")))
+    assert await limits.read("", "late") == {"apiVersion": "example.com/v1", "kind": "Limit", **thing("late")}
+    await limits.close()
+    await maps.close()
+
+
 async def test_a_cluster_scoped_kind_of_another_server_has_no_namespaces(following: Following) -> None:
     following.plane.on("/apis/example.com/v1/limits", answer(objects(thing("small", most=3))), hang)
     limits = await kind(following, "example.com/v1", "Limit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apiserver.admission.core.expressions import Expressions
@@ -35,8 +35,10 @@ class Items:
 class Kind:
     """The objects of a paramKind."""
 
-    def __init__(self, *objects: Object, namespaced: bool = True, error: str = "") -> None:
+    def __init__(self, *objects: Object, namespaced: bool = True, error: str = "", late: Sequence[Object] = ()) -> None:
+        """`late` are objects that have not arrived yet."""
         self.namespaced = namespaced
+        self._late = late
         self._objects = objects
         self._error = error
 
@@ -46,6 +48,9 @@ class Kind:
 
     def get(self, namespace: str, name: str) -> Object | None:
         return next((found for found in self.all(namespace) if found["metadata"]["name"] == name), None)
+
+    async def read(self, namespace: str, name: str) -> Object | None:
+        return next((found for found in self._late if found["metadata"]["name"] == name), None)
 
     def all(self, namespace: str) -> Iterable[Object]:
         return [found for found in self._objects if found["metadata"].get("namespace", "") == namespace]

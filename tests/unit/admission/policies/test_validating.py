@@ -222,6 +222,17 @@ async def test_parameters_are_found_by_name_or_labels(
     assert (error and error.message.partition(DENIED)[2]) == said
 
 
+@pytest.mark.parametrize(("release", "said"), [(V1_36, None), (V1_37, "late")])
+async def test_a_parameter_that_has_not_arrived_is_read_since_1_37(release: Release, said: str | None) -> None:
+    """READS_LATE"""
+    late = {"metadata": {"name": "z", "namespace": "ns"}, "data": {"text": "late"}}
+    kinds = {("v1", "ConfigMap"): Kind(late=[late])}
+    judged = policy("p", {"expression": "false", "messageExpression": "string(params.data.text)"}, **CONFIG_MAP)
+    bindings = [binding("b", paramRef={"name": "z", "parameterNotFoundAction": "Allow"})]
+    error = await refusal(Cluster([judged], bindings, kinds=kinds, release=release), change(namespace="ns"))
+    assert (error and error.message.partition(DENIED)[2]) == said
+
+
 @pytest.mark.parametrize(
     ("kinds", "reference", "said"),
     [
