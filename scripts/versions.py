@@ -1,6 +1,6 @@
 """Write docs/versions.md: what differs between the supported Kubernetes releases, read from the declarations.
 
-`--check` compares instead, for `make lint`. Each difference needs a test that names it: the member, the gate, or the constant.
+`--check` compares instead, for `make lint`. Each difference needs a test: `version_tests` names it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import argparse
 import importlib
 import pathlib
 import pkgutil
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -24,10 +23,10 @@ from apiserver.schema.featuregate import Gate
 from apiserver.schema.resource import Resource
 from apiserver.standalone import control
 from kubecel.kubernetes import environments
+from scripts.version_tests import Tests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "versions.md"
-_RELEASES = re.compile(r"\bV1_\d+\b|\bSUPPORTED\b|emulated-version|\brelease\b")
 TESTS = ("tests/promises", "tests/unit", "tests/e2e")
 
 HEAD = """\
@@ -45,11 +44,11 @@ metrics. This page lists what differs. `scripts/versions.py` writes it from the 
 
 
 class Row(NamedTuple):
-    """One difference: where, what, and the word that its tests contain."""
+    """One difference: where, what, and the key of its test."""
 
     place: str
     text: str
-    word: str
+    key: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,11 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--check", action="store_true", help="compare the page with the declarations, and fail if they differ"
     )
     asked = parser.parse_args(arguments)
-    tests = {
-        path.relative_to(ROOT): path.read_text()
-        for folder in TESTS
-        for path in sorted((ROOT / folder).rglob("test_*.py"))
-    }
+    tests = Tests(ROOT, TESTS)
     page, untested = rendered(tests)
     if not asked.check:
         PAGE.write_text(page)
@@ -70,12 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("docs/versions.md is old: python scripts/versions.py\n")
         return 1
     for row in untested:
-        sys.stderr.write(f"{row.place}: no test names {row.word}\n")
-    return 1 if untested else 0
+        sys.stderr.write(f"{row.key}: scripts/version_tests.py names no test that exists and tells releases apart\n")
+    for pattern in sorted(tests.unused):
+        sys.stderr.write(f"{pattern}: scripts/version_tests.py names a test of no difference\n")
+    return 1 if untested or tests.unused else 0
 
 
-def rendered(tests: dict[pathlib.Path, str]) -> tuple[str, list[Row]]:
-    """Return the page, and the differences that no test names."""
+def rendered(tests: Tests) -> tuple[str, list[Row]]:
+    """Return the page, and the differences without a test."""
     supported = " or ".join(map(str, releases.SUPPORTED))
     lines, untested = [HEAD.format(supported=supported, newest=releases.NEWEST)], []
     sections = {
@@ -91,17 +88,11 @@ def rendered(tests: dict[pathlib.Path, str]) -> tuple[str, list[Row]]:
             continue
         lines.append(f"\n## {title}\n\n| where | difference | test |\n|---|---|---|\n")
         for row in rows:
-            found = next(_naming(row.word, tests), None)
-            if found is None:
+            found = tests.of(row.key)
+            if not found:
                 untested.append(row)
             lines.append(f"| `{row.place}` | {row.text} | {f'`{found}`' if found else ''} |\n")
     return "".join(lines), untested
-
-
-def _naming(word: str, tests: dict[pathlib.Path, str]) -> Iterator[pathlib.Path]:
-    """Yield the tests that contain a word, and that tell releases apart."""
-    pattern = re.compile(rf"\b{re.escape(word)}\b")
-    yield from sorted(path for path, text in tests.items() if pattern.search(text) and _RELEASES.search(text))
 
 
 def kinds(declared: Sequence[Resource]) -> Iterator[Row]:
@@ -111,7 +102,8 @@ def kinds(declared: Sequence[Resource]) -> Iterator[Row]:
         if id(difference.varying) in met:
             continue
         met.add(id(difference.varying))
-        yield Row(difference.path, _text(difference.attribute, difference.varying), difference.path.rpartition(".")[2])
+        text = _text(difference.attribute, difference.varying)
+        yield Row(difference.path, text, f"{difference.path}:{difference.attribute}")
 
 
 def gates(declared: Sequence[Gate] | dict[Gate, None]) -> Iterator[Row]:
@@ -120,7 +112,7 @@ def gates(declared: Sequence[Gate] | dict[Gate, None]) -> Iterator[Row]:
         states = [_state(gate.at(release)) for release in releases.SUPPORTED]
         if len(set(states)) > 1:
             turns = zip(releases.SUPPORTED, states, strict=True)
-            yield Row(gate.name, "; ".join(f"{release}: {state}" for release, state in turns), gate.name)
+            yield Row(gate.name, "; ".join(f"{release}: {state}" for release, state in turns), f"gate {gate.name}")
 
 
 def _state(gate: Gate | None) -> str:
@@ -129,7 +121,7 @@ def _state(gate: Gate | None) -> str:
     return f"{gate.stage.value or 'GA'}, {'on' if gate.default else 'off'}{', locked' if gate.locked else ''}"
 
 
-EXPRESSIONS_TEST = "test_expression_means_what_its_release_says"
+_BASE = "kubecel.environments.BASE"
 
 
 def expressions() -> Iterator[Row]:
@@ -137,7 +129,7 @@ def expressions() -> Iterator[Row]:
     for addition in environments.BASE:
         turn = Release(*max(addition.introduced, addition.since))
         if addition.what and turn in releases.SUPPORTED:
-            yield Row("kubecel.environments.BASE", f"{turn}: {' '.join(addition.what.split())}", EXPRESSIONS_TEST)
+            yield Row(_BASE, f"{turn}: {' '.join(addition.what.split())}", _BASE)
 
 
 def constants() -> Iterator[Row]:
@@ -149,16 +141,17 @@ def constants() -> Iterator[Row]:
             module = importlib.import_module(info.name)
             for name, value in vars(module).items():
                 if isinstance(value, Varying):
-                    yield Row(f"{info.name.partition('.')[2]}.{name}", _text("", value), name)
+                    place = f"{info.name.partition('.')[2]}.{name}"
+                    yield Row(place, _text("", value), place)
 
 
 def _text(attribute: str, varying: Varying) -> str:
     if varying.what:
         return f"{varying.turn}: {varying.what}"
     if varying.old is NOTHING:
-        return f"since {varying.turn}"
+        return f"{attribute} since {varying.turn}".lstrip()
     if varying.new is NOTHING:
-        return f"until {varying.turn}"
+        return f"{attribute} until {varying.turn}".lstrip()
     if all(isinstance(side, (str, int, float, bool, Release)) for side in (varying.old, varying.new)):
         return f"{attribute or 'value'}: `{varying.old}` until {varying.turn}, then `{varying.new}`"
     return f"another {attribute or 'declaration'} since {varying.turn}"

@@ -78,7 +78,7 @@ SETS = (
     ),
 )
 FLAGS = at(RELEASE, since(V1_37, ("--disable-admission-plugins=NodeDeclaredFeatureValidator",), before=()))
-"""A plugin refuses nodeAllocatableResources of nodes that are not there. It judges in kube-apiserver only."""
+"""A plugin refuses nodeAllocatableResources of missing nodes. It judges in kube-apiserver only."""
 NAMESPACE, GROUP, TIME = "fuzz", "resource.k8s.io", "2026-06-01T12:00:00Z"
 
 TAINT = {"key": "a", "effect": "NoSchedule", "timeAdded": TIME}
