@@ -260,9 +260,9 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
 
 
 def _in_order(text: bytes) -> str:
-    """Return the JSON of an object with its members as upstream's encoder writes them: sorted."""
+    """Return the JSON of an object as a patch leaves it upstream: sorted members, scalars as they were sent."""
     try:
-        return rawjson.escaped(rawjson.sorted_json(as_json.loads(text))).decode()
+        return rawjson.escaped(rawjson.sorted_text(text)).decode()
     except (ValueError, rawjson.TooDeep):
         return text.decode("utf-8", "replace")
 

@@ -136,7 +136,7 @@ def parsed(value: Any) -> Any:
         if literal := beyond_floats(source):
             raise ValueError(f"json: cannot unmarshal number {literal} into Go value of type float64") from None
         raise
-    return _as_go(found, source) if may_exceed_int64(source) else found
+    return as_go(found, source) if may_exceed_int64(source) else found
 
 
 members: Callable[[bytes], dict[str, msgspec.Raw]] = surrogates.kept(
@@ -199,6 +199,29 @@ def sorted_json(value: Any) -> bytes:
         raise TooDeep from None
 
 
+def sorted_text(source: bytes) -> bytes:
+    """Return JSON with the members sorted at every level, without blanks. Scalars keep their text. Raises ValueError and TooDeep."""
+    try:
+        return _sorted_text(source.strip(_BLANKS))
+    except RecursionError:
+        raise TooDeep from None
+
+
+def _sorted_text(source: bytes) -> bytes:
+    if source[:1] == b"{":
+        found = sorted((name.encode(errors="surrogatepass"), bytes(value)) for name, value in members(source).items())
+        return b"{%b}" % b",".join(
+            b"%b:%b" % (orjson.dumps(name.decode()), _sorted_text(value)) for name, value in found
+        )
+    if source[:1] == b"[":
+        return b"[%b]" % b",".join(_sorted_text(bytes(value)) for value in _elements(source))
+    return source
+
+
+_BLANKS = b" \t\r\n"
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
 def _fragment(value: Any) -> orjson.Fragment:
     """Encode raw JSON for orjson, as its `default`."""
     if isinstance(value, msgspec.Raw):
@@ -254,8 +277,8 @@ def _inside(holder: Any) -> Iterator[tuple[Any, Any]]:
     return iter(holder.items() if isinstance(holder, dict) else enumerate(holder))
 
 
-def _as_go(value: Any, source: bytes) -> Any:
-    """Replace integers beyond 64 bits by floats, in place."""
+def as_go(value: Any, source: bytes) -> Any:
+    """Replace integers beyond 64 bits by floats, in place, and return the value. `source` is its JSON. Raises ValueError with Go's text."""
     out = [value]
     left: list[Any] = [out]
     while left:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from apiserver.codecs.json import surrogates
+from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import times
 from apiserver.schema import types
 from apiserver.schema.types import (
@@ -69,6 +69,9 @@ def _open_parser(shape: Struct, float_hook: Callable[[str], Any] | None) -> Call
     def parse(data: bytes | str) -> Any:
         value = whole(data)
         text = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
+        if rawjson.may_exceed_int64(text):
+            # Go writes a float of 1e20 as an integer, and reads it as a float.
+            value = rawjson.as_go(value, text)
         if isinstance(value, dict) and b"fieldsV1" in text:
             value |= {name: x for name, x in declared(data).items() if name not in TYPE_META}
         return value

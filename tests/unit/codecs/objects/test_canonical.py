@@ -254,3 +254,13 @@ def test_values_that_python_takes_for_equal_are_changes_of_a_custom_resource(bef
     assert not canonical.same(CUSTOM, new, old)
     assert not canonical.equal(CUSTOM, new, old)
     assert canonical.same(CUSTOM, old, old)
+
+
+def test_large_float_of_custom_resource_stays_a_float_when_it_is_read() -> None:
+    stored = canonical.encode(
+        CUSTOM, {"metadata": {"name": "a"}, "spec": {"n": 1e20, "m": [{"k": 2.0**63}], "t": "1" * 30}}
+    )
+    found = canonical.decode(CUSTOM, stored)["spec"]
+    assert (found["n"], found["m"][0]["k"], found["t"]) == (1e20, 2.0**63, "1" * 30)
+    assert isinstance(found["n"], float)
+    assert isinstance(found["m"][0]["k"], float)
