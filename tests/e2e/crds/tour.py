@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apiextensions import loading
+from apiserver.apiextensions.documents import MOST_NODES
 from apiserver.apimachinery.releases import Release
+from apiserver.codecs.yaml import as_yaml
 from apiserver.serving import steps as event_loop
 from tests.e2e.controlplane import binaries, plane
 from tests.e2e.controlplane.connection import Connection
@@ -25,6 +27,8 @@ from tests.fixtures.server import Reply, dev_server
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACES = "/api/v1/namespaces"
+MOST_BYTES = 3 << 20
+"""Bytes of a request that kube-apiserver reads. kubectl sends a definition as JSON, which is shorter."""
 PUBLISHED_SECONDS = 20.0
 """How long kube-apiserver may take to publish the documents of a group."""
 _WARNING = re.compile(r'299 - "(.*)"', re.DOTALL)
@@ -153,7 +157,10 @@ def run(
 
 def _judged(file: File, admin: Connection, folder: pathlib.Path, result: Result, release: Release) -> Any:
     """Return the definition as kube-apiserver has installed it, None unless both servers take it. Notes what either says of the text."""
-    reply = admin.ask("POST", DEFINITIONS, file.text.encode(), headers={"Content-Type": "application/yaml"})
+    body, kind = file.text.encode(), "application/yaml"
+    if len(body) > MOST_BYTES:
+        body, kind = json.dumps(as_yaml.read(body, most_nodes=MOST_NODES).value).encode(), "application/json"
+    reply = admin.ask("POST", DEFINITIONS, body, headers={"Content-Type": kind})
     (folder / "judged").mkdir(exist_ok=True)
     copy = folder / "judged" / f"{file.name}.yaml"
     copy.write_text(file.text)
