@@ -15,7 +15,7 @@ _MADE = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "co
 _AGE = re.compile(r"(?:\d+[smhdy])+")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _TEXTS = re.compile(r'(resourceVersion|uid)(\\*": ?\\*")[0-9a-f-]+')
-_REMAINING = "remainingItemCount"
+_UNDECLARED = re.compile(r"(?:errors:\n)?(?:\s*\.\S.*?: field not declared in schema\n?)+")
 
 
 def seen(reply: Reply) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def _status(body: dict[str, Any]) -> Any:
             for cause in causes:
                 cause["message"] = _text(cause.get("message", ""))
             causes.sort(key=lambda cause: json.dumps(cause, sort_keys=True))
-    message = _text(body.get("message", ""))
+    # Structured merge stops at the first unknown member of a map, which is any of them.
+    message = _UNDECLARED.sub("<fields>: field not declared in schema", _text(body.get("message", "")))
     if message.count(": ") > 3 or "errors:" in message:
         message = " ".join(sorted(re.split(r"[\s,\[\]]+", message)))
     return {**body, "message": message}
