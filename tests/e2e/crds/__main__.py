@@ -62,7 +62,9 @@ def main() -> int:
             )
             shutil.rmtree(folder)
             results.append(result)
-            sys.stdout.write(f"{row(result)} {time.monotonic() - started:.0f} s {slow(result)}\n")
+            sys.stdout.write(f"{row(result)} {time.monotonic() - started:.0f} s\n")
+            for step in result.slow:
+                sys.stdout.write(f"a step of Sluice's event loop took long: {step}\n")
             for difference in result.differences[: options.show]:
                 sys.stdout.write(f"\n{difference}\n")
             sys.stdout.flush()
@@ -92,11 +94,6 @@ def row(result: tour.Result) -> str:
     steps, alike = result.steps.total(), result.alike.total()
     accepted = f"{100 * result.accepted // max(steps, 1)} %"
     return f"| {result.name} | {result.definitions} | {result.taken} | {steps} | {alike} | {accepted} |"
-
-
-def slow(result: tour.Result) -> str:
-    """The steps of the event loop above the budget."""
-    return f"{len(result.slow)} slow steps, {max(result.slow) * 1000:.0f} ms" if result.slow else ""
 
 
 def table(results: Sequence[tour.Result], seed: str, version: str) -> str:
