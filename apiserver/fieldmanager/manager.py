@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.releases import V1_37, at, since
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import rawjson
@@ -175,7 +176,14 @@ class FieldManagers:
             managed = entries.decode((live.get("metadata") or {}).get("managedFields"), self._sets)
         except EntriesError as e:
             raise errors.raw(f"failed to decode managed fields: {e}") from None
-        patch = _checked(writer.resource, patch)
+        _check_kind(writer.resource, patch)
+        try:
+            patch = _checked(writer.resource, patch)
+        except StatusError:
+            # Upstream finds the managers of an untracked object first, so the errors of the object win.
+            if writer.resource.custom is not None and "metadata" in live and not managed.managers:
+                _check_live(writer.resource, _typed(writer.resource, live), tracked=False)
+            raise
         sets_ = [owned.set for owned in managed.managers.values()]
         lighter, left_out = excess.taken(patch, live, sets_, most=writer.most)
         try:
@@ -201,7 +209,7 @@ class FieldManagers:
         resource, type_ = writer.resource, typedefs.type_of(writer.resource)
         before = typedform.zero(resource)
         if "metadata" in live:
-            before = typedform.of_stored(resource, live) if resource.hub is resource else typedform.form(resource, live)
+            before = _typed(resource, live)
             if resource.custom is not None:
                 _check_live(resource, before, tracked=bool(managed.managers))
             if not managed.managers:
@@ -364,11 +372,18 @@ def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str 
     return found
 
 
-def _checked(resource: Resource, patch: Object) -> Object:
-    """Return the patch without empty managedFields. Raises StatusError if it is not a patch of this kind."""
+def _typed(resource: Resource, live: Object) -> Object:
+    return typedform.of_stored(resource, live) if resource.hub is resource else typedform.form(resource, live)
+
+
+def _check_kind(resource: Resource, patch: Object) -> None:
     stated = _group_version_kind(patch)
     if stated != (resource.group, resource.version, resource.kind):
         raise errors.bad_request("invalid object type: {}/{}, Kind={}".format(*stated))
+
+
+def _checked(resource: Resource, patch: Object) -> Object:
+    """Return the patch without empty managedFields. Raises StatusError if it names managers, or does not fit the types of the kind."""
     if _names_managers(patch):
         raise errors.bad_request("metadata.managedFields must be nil")
     found = validation.validate(patch, typedefs.type_of(resource))
