@@ -32,8 +32,10 @@ def seen(reply: Reply) -> dict[str, Any]:
 
 def difference(expected: dict[str, Any], got: dict[str, Any]) -> str:
     """The lines that differ."""
-    texts = [json.dumps(one, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for one in (expected, got)]
-    lines = list(difflib.unified_diff(*texts, "kube-apiserver", "Sluice", lineterm="", n=3))
+    theirs, ours = (
+        json.dumps(one, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for one in (expected, got)
+    )
+    lines = list(difflib.unified_diff(theirs, ours, "kube-apiserver", "Sluice", lineterm="", n=3))
     return "\n".join(line[:2000] for line in lines[2:60])
 
 
@@ -74,7 +76,7 @@ def _status(body: dict[str, Any]) -> Any:
 def _metadata(metadata: Any) -> Any:
     if not isinstance(metadata, dict):
         return metadata
-    made = {name: f"<{name}>" if name in _MADE and value else value for name, value in metadata.items()}
+    made: dict[str, Any] = {name: f"<{name}>" if name in _MADE and value else value for name, value in metadata.items()}
     if entries := made.get("managedFields"):
         for entry in entries:
             if "time" in entry:
