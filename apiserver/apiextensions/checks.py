@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apiextensions import conversion_checks, default_checks, formats, internal, structural_checks
+from apiserver.apiextensions import conversion_checks, default_checks, facts, internal, structural_checks
 from apiserver.apiextensions.internal import COLUMNS, SCHEMA, SELECTABLE, SUBRESOURCES, Internal
 from apiserver.apiextensions.schema_checks import Check
 from apiserver.apiextensions.sharing import Sharing
@@ -45,7 +45,9 @@ _SPEC = ROOT.child("spec")
 
 def problems(source: Object, release: Release, shared: Sharing | None = None) -> FieldErrors:
     """Return every error of a decoded definition with defaults, in upstream's order. Takes seconds for the largest schemas."""
-    found = _problems(source, release, shared or Sharing())
+    shared = shared or Sharing()
+    shared.kept.append(source)
+    found = _problems(source, release, shared)
     # Some errors depend on the place of a node, so the search for them begins again with a node for each place.
     return _problems(copied(source), release, Sharing()) if found else found
 
@@ -68,27 +70,20 @@ def _problems(source: Object, release: Release, shared: Sharing) -> FieldErrors:
     return errors
 
 
-def warnings(source: Object, release: Release) -> list[str]:
+def warnings(source: Object, release: Release, shared: Sharing | None = None) -> list[str]:
     """Return the warnings of a decoded definition, each once."""
+    shared = shared or Sharing()
+    shared.kept.append(source)
     schemas = [
         schema for version in source["spec"].get("versions") or () if (schema := _schema_of(version)) is not None
     ]
-    found = [f'unrecognized format "{text}"' for schema in schemas for text in formats.unrecognized(schema)]
+    about = [facts.of(schema, shared.facts) for schema in schemas]
+    found = [f'unrecognized format "{text}"' for each in about for text in each.formats]
     if release >= V1_37:
-        found += sorted({text for schema in schemas for text in _set_warnings(schema)})
+        unsupported = "is not supported by server-side apply or CEL validation rules"
+        types = sorted({text for each in about for text in each.sets})
+        found += [f'x-kubernetes-list-type: set for items of type "{text}" {unsupported}' for text in types]
     return list(dict.fromkeys(found))
-
-
-def _set_warnings(schema: Schema) -> Iterator[str]:
-    for node in formats.every_node(schema):
-        items = node.get("items")
-        if node.get(structural_checks.LIST_TYPE) == "set" and isinstance(items, dict):
-            type_ = items.get("type")
-            if type_ in ("array", "object"):
-                yield (
-                    f'x-kubernetes-list-type: set for items of type "{type_}" is not supported by server-side apply or CEL '
-                    "validation rules"
-                )
 
 
 def _name_check(spec: Object) -> meta.NameCheck:
@@ -116,7 +111,7 @@ def _spec(form: Internal, release: Release, shared: Sharing) -> Iterator[FieldEr
         for i, version in enumerate(form.versions):
             if _schema_of(version) is None:
                 yield fieldpath.required(_SPEC.child("versions").index(i).child("schema").child("openAPIV3Schema"))
-    if spec.get("preserveUnknownFields") and any(_has_default(schema) for schema in schemas):
+    if spec.get("preserveUnknownFields") and any(facts.of(schema, shared.facts).defaults for schema in schemas):
         detail = "must be false in order to use defaults in the schema"
         yield fieldpath.invalid(_SPEC.child("preserveUnknownFields"), True, detail)  # noqa: FBT003
     yield from _versions(form, release, shared)
@@ -289,10 +284,6 @@ def _has_status(version: Object) -> bool:
     return (version.get(SUBRESOURCES) or {}).get("status") is not None
 
 
-def _has_default(schema: Schema) -> bool:
-    return any(node.get("default") is not None for node in formats.every_node(schema))
-
-
 def _validation(
     validation: Object, path: Path, *, with_status: bool, release: Release, shared: Sharing
 ) -> Iterator[FieldError]:
@@ -300,7 +291,7 @@ def _validation(
     if schema is None:
         return
     at = path.child("openAPIV3Schema")
-    found, unsupported = False, structural_checks.unsupported(schema)
+    found, unsupported = False, structural_checks.unsupported(schema, shared.convertible)
     structured = not unsupported
     for error in _schema(schema, at, with_status=with_status, structured=structured, release=release, shared=shared):
         found = True
@@ -321,7 +312,7 @@ def _schema(
         errors = structural_checks.problems(schema, path, shared)
         if not errors:
             node = structural.of(schema, shared.nodes)
-            if _has_default(schema):
+            if facts.of(schema, shared.facts).defaults:
                 errors = list(default_checks.problems(node, path, release))
         if errors:
             node = None

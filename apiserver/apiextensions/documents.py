@@ -99,11 +99,16 @@ _BLANK = re.compile(rb"(?:[ \t]*(?:[#][^\n]*)?\r?\n)*[ \t]*(?:[#][^\n]*)?")
 def _chunks(raw: bytes) -> Iterator[bytes]:
     """Yield the text of each document. A separator with anything but a comment behind it belongs to its document, where it is an error."""
     start = 0
-    for separator in _SEPARATOR.finditer(raw):
+    for separator in _SEPARATOR.finditer(raw) if _has_separator(raw) else ():
         if _BARE.fullmatch(separator[0]):
             yield raw[start : separator.start()]
             start = separator.end()
     yield raw[start:]
+
+
+def _has_separator(raw: bytes) -> bool:
+    """Return whether there is a separator. Quicker than the expression, which looks at every line."""
+    return raw.startswith(b"---") or b"\n---" in raw
 
 
 def _values(chunk: bytes, blocks: Blocks) -> list[tuple[Any, str]]:
@@ -115,8 +120,7 @@ def _values(chunk: bytes, blocks: Blocks) -> list[tuple[Any, str]]:
             if _JSON_FOLLOWS.search(chunk) and (values := _stream(chunk)):
                 return [(value, "") for value in values]
             # It is YAML, or JSON that YAML reads as well.
-    separator = _SEPARATOR.search(chunk)
-    if separator is not None:
+    if _has_separator(chunk) and (separator := _SEPARATOR.search(chunk)) is not None:
         raise ValueError(f"invalid Yaml document separator: {separator[0][3:].strip().decode(errors='replace')}")
     value = block_yaml.read(chunk, blocks)
     if value is not block_yaml.OTHER:

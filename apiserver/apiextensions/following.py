@@ -18,6 +18,7 @@ from pathlib import Path
 
 from apiserver.apiextensions import conversion, documents, loading
 from apiserver.apiextensions.definition import Definition
+from apiserver.apiextensions.sharing import Sharing
 from apiserver.schema.resource import Resource
 from kubetext.quoting import go_quote
 
@@ -170,6 +171,7 @@ class Definitions:
             if file in present or any(path in (file, *file.parents) for path in lost)
         }
         changed: dict[Path, _File] = {}
+        shared = Sharing()
         for path in present:
             held = files.get(path, _File())
             try:
@@ -182,7 +184,7 @@ class Definitions:
             digest = hashlib.sha256(content).digest()
             if digest == held.digest:
                 continue
-            defined, errors = self._defined(path, known)
+            defined, errors = self._defined(path, known, shared)
             if errors:
                 files[path] = replace(held, digest=digest, errors=tuple(errors))
             else:
@@ -190,9 +192,9 @@ class Definitions:
         missing = tuple(f"{path}: there is no such file or folder" for path in lost)
         return _Found(self._accepted(files, changed), missing)
 
-    def _defined(self, path: Path, known: Mapping[str, Defined]) -> tuple[list[Defined], list[str]]:
+    def _defined(self, path: Path, known: Mapping[str, Defined], shared: Sharing) -> tuple[list[Defined], list[str]]:
         """Read a file. Return its definitions with their kinds, or the errors."""
-        definitions, errors = loading.read([path])
+        definitions, errors = loading.read([path], shared=shared)
         if errors:
             return [], list(errors)
         wrong = [

@@ -82,7 +82,7 @@ def _definition(document: Document, value: dict[str, Any], release: Release, sha
     warnings += [f'unknown field "{path}"' for path in unknown]
     if errors := checks.problems(source, release, shared):
         return Found(place, name, errors=[str(error) for error in errors], warnings=warnings)
-    warnings += checks.warnings(source, release)
+    warnings += checks.warnings(source, release, shared)
     made = making.definition(decoding.compact(source, shared) if empties else source, shared)
     return Found(place, name, made, warnings=warnings)
 

@@ -1,4 +1,4 @@
-"""Parts that definitions share while they are loaded: definitions repeat themselves and each other, so most schemas are equal to one before.
+"""Parts that definitions share while they are loaded. They repeat themselves and each other, so most schemas are equal to one before.
 
 Equal text is read as one value. What is made of that value is one as well: the decoded schema, its node, the verdict of the checks.
 Nothing may change these values.
@@ -22,12 +22,23 @@ class Schema(NamedTuple):
     levels: int
 
 
+class Facts(NamedTuple):
+    """What warnings and checks look for in a schema and everything below it. `formats` are unknown ones, `sets` those whose items are lists
+    or objects: the types of these. `defaults`: there are some besides null."""
+
+    formats: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    defaults: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Sharing:
     """What was found in one load, by the identity of values, all of which it keeps. Drop it after the load.
 
     * `schemas` are decoded schemas, by their JSON. `compacted` are schemas with their compact form.
     * `nodes` are structural schemas, by their source.
+    * `facts` are those of a schema and everything below it.
+    * `convertible` are schemas that have a structural form.
     * `sound` are decoded schemas without errors, wherever they stand; `structural` those without errors of `structural_checks`.
     """
 
@@ -35,5 +46,9 @@ class Sharing:
     schemas: dict[int, Schema] = field(default_factory=dict)
     compacted: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     nodes: dict[int, Structural] = field(default_factory=dict)
+    facts: dict[int, Facts] = field(default_factory=dict)
+    convertible: set[int] = field(default_factory=set)
     sound: set[int] = field(default_factory=set)
     structural: set[int] = field(default_factory=set)
+    kept: list[Any] = field(default_factory=list)
+    """Values that are kept, because another one could get their identity."""

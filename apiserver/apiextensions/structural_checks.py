@@ -59,10 +59,14 @@ _UNSUPPORTED = {
 `additionalItems`."""
 
 
-def unsupported(schema: Schema) -> str:
+def unsupported(schema: Schema, convertible: set[int] | None = None) -> str:
     """Return why a schema has no structural form, "" if it has one. An error of `schema_checks` says the same with its place, except for
-    `$schema`."""
-    return next(_unsupported(schema, set()), "")
+    `$schema`. `convertible` are schemas that have one, by identity. New ones are added."""
+    convertible = set() if convertible is None else convertible
+    found = next(_unsupported(schema, convertible), "")
+    if found:
+        convertible.clear()  # the nodes around the wrong one are in it
+    return found
 
 
 def _unsupported(schema: Schema, seen: set[int]) -> Iterator[str]:
@@ -97,29 +101,35 @@ def _unsupported(schema: Schema, seen: set[int]) -> Iterator[str]:
 def problems(schema: Schema, path: Path, shared: Sharing) -> list[FieldError]:
     """Return why a schema is not structural, in the order of the texts. It has a structural form (`unsupported`)."""
     found: list[FieldError] = []
-    _check(schema, _Level.ROOT, path, shared.structural, found)
+    _Search(shared.structural, found).node(schema, _Level.ROOT, path)
     found += _incomplete(schema, schema, path, path)
     return sorted(found, key=str)
 
 
-def _check(schema: Schema, level: _Level, path: Path, sound: set[int], found: list[FieldError]) -> None:
-    """Append the errors of a node and of those below it, except for junctors. `sound` are the nodes that have none."""
-    if id(schema) in sound and level is not _Level.ROOT:
-        return
-    before = len(found)
-    items, additional = schema.get("items"), schema.get("additionalProperties")
-    if isinstance(items, dict):
-        _check(items, _Level.ITEM, path.child("items"), sound, found)
-    properties: Mapping[str, Schema] = schema.get("properties") or {}
-    at = path.child("properties")
-    for name, inner in properties.items():
-        if not inner.keys() <= LEAF or inner.get("type", "") in ("", "array"):
-            _check(inner, _Level.FIELD, at.key(name), sound, found)
-    if isinstance(additional, dict):
-        _check(additional, _Level.FIELD, path.child("additionalProperties"), sound, found)
-    found += _invariants(schema, level, path)
-    if len(found) == before and level is not _Level.ROOT:
-        sound.add(id(schema))
+class _Search:
+    """Appends the errors of nodes to a list, except for junctors. `sound` are the nodes without errors at and below them."""
+
+    def __init__(self, sound: set[int], found: list[FieldError]) -> None:
+        self._sound = sound
+        self._found = found
+
+    def node(self, schema: Schema, level: _Level, path: Path) -> None:
+        if id(schema) in self._sound and level is not _Level.ROOT:
+            return
+        before = len(self._found)
+        items, additional = schema.get("items"), schema.get("additionalProperties")
+        if isinstance(items, dict):
+            self.node(items, _Level.ITEM, path.child("items"))
+        properties: Mapping[str, Schema] = schema.get("properties") or {}
+        at = path.child("properties")
+        for name, inner in properties.items():
+            if not inner.keys() <= LEAF or inner.get("type", "") in ("", "array"):
+                self.node(inner, _Level.FIELD, at.key(name))
+        if isinstance(additional, dict):
+            self.node(additional, _Level.FIELD, path.child("additionalProperties"))
+        self._found += _invariants(schema, level, path)
+        if len(self._found) == before and level is not _Level.ROOT:
+            self._sound.add(id(schema))
 
 
 def _invariants(schema: Schema, level: _Level, path: Path) -> Iterator[FieldError]:

@@ -61,7 +61,10 @@ class Blocks:
 
 
 def read(raw: bytes, blocks: Blocks | None = None) -> Any:
-    """Return the value of a document that is a mapping, with members sorted by name, or OTHER. Parts that are in `blocks` are not read again."""
+    """Return the value of a document that is a mapping, with members sorted by name, or OTHER.
+
+    Parts that are in `blocks` are not read again.
+    """
     if raw.translate(None, _USUAL):
         return OTHER
     try:
@@ -204,6 +207,10 @@ class _Reader:
         if end - start > Blocks.MOST_CHARACTERS or self.next(behind) != behind or behind == len(self.lines) - 1:
             return self.sequence(at, inner) if listed else self.mapping(at, inner)
         text = self._text[start:end]
+        if " \n" in text:
+            # White space in an empty line may count.
+            return self.sequence(at, inner) if listed else self.mapping(at, inner)
+        text = text.replace("\n" + " " * inner, "\n")[inner:]
         if (known := self._blocks.get(text)) is not None:
             return known, behind
         value, after = self.sequence(at, inner) if listed else self.mapping(at, inner)

@@ -193,3 +193,50 @@ def test_definition_says_what_its_file_says(tmp_path: pathlib.Path) -> None:
     assert [(column.name, column.json_path, column.priority) for column in storage.columns] == [("Count", ".spec.n", 1)]
     assert storage.selectable == (".spec.n",)
     assert storage.schema.properties["spec"].properties["n"].default == 1
+
+
+def with_parts(plural: str, **parts: Any) -> dict[str, Any]:
+    found = named(plural)
+    found["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": parts}}
+    return found
+
+
+PART: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "default": "x"}, "l": {"type": "array", "items": {"type": "string"}}},
+}
+
+
+def test_equal_parts_of_definitions_become_one_node(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "a.yaml", with_parts("as", x=PART, y={"type": "object", "properties": {"z": PART}}))
+    write(tmp_path / "b.yaml", with_parts("bs", x=PART))
+    (a, b), errors = loading.read([tmp_path])
+    assert errors == []
+    one, other = (each.storage.schema.properties for each in (a, b))
+    assert one["x"] is one["y"].properties["z"] is other["x"]
+    assert {name: node.type for name, node in one["x"].properties.items()} == {"a": "string", "l": "array"}
+
+
+def test_equal_parts_have_the_errors_of_their_places(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "a.yaml", with_parts("as", x={"type": "array"}, y={"type": "array"}, z=PART))
+    # A default is allowed anywhere but in the metadata.
+    write(tmp_path / "b.yaml", with_parts("bs", x=PART, metadata={"type": "object", "properties": {"name": PART}}))
+    _, errors = loading.read([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    alone = [error for name in ("a", "b") for error in loading.read([tmp_path / f"{name}.yaml"])[1]]
+    assert errors == alone
+    assert [error.count("properties[") for error in errors[:2]] == [1, 1]
+    assert f"{AT}.properties[x].items: Required value: must be specified" in errors[0]
+    assert f"{AT}.properties[y].items: Required value: must be specified" in errors[1]
+    assert f"{AT}.properties[metadata].properties[name].properties[a].default: Forbidden" in "\n".join(errors[2:])
+
+
+def test_equal_parts_have_the_warnings_of_each_definition(tmp_path: pathlib.Path) -> None:
+    part = {"type": "object", "properties": {"t": {"type": "string", "format": "odd", "strange": 1}}}
+    write(tmp_path / "a.yaml", with_parts("as", x=part, y=part))
+    write(tmp_path / "b.yaml", with_parts("bs", x=part))
+    at = "spec.versions[0].schema.openAPIV3Schema.properties"
+    unknown = 'unknown field "{}.properties.t.strange"'
+    assert [list(each.warnings) for each in loading.inspect([tmp_path])] == [
+        [unknown.format(f"{at}.x"), unknown.format(f"{at}.y"), 'unrecognized format "odd"'],
+        [unknown.format(f"{at}.x"), 'unrecognized format "odd"'],
+    ]

@@ -146,7 +146,7 @@ PIECES = [
 
 
 def test_spoiled_text_is_read_as_go_reads_it_or_left_to_as_yaml() -> None:
-    choose, taken = random.Random(34), 0
+    choose, taken, blocks = random.Random(34), 0, block_yaml.Blocks()
     for _ in range(3_000):
         lines = TEXT.split("\n")
         start = choose.randrange(len(lines))
@@ -154,9 +154,53 @@ def test_spoiled_text_is_read_as_go_reads_it_or_left_to_as_yaml() -> None:
         for _ in range(choose.choice([1, 1, 2, 3])):
             at = choose.randrange(len(text) + 1)
             text = text[:at] + choose.choice(PIECES) + text[at + choose.choice([0, 0, 1, 2]) :]
-        found = block_yaml.read(text.encode())
+        found = block_yaml.read(text.encode(), blocks)
         if found is not block_yaml.OTHER:
             taken += 1
             reading = as_yaml.read(text.encode())
             assert (repr(found), "") == (repr(reading.value), reading.repeats), text
     assert taken > 100
+
+
+BLOCK = """a:
+  properties:
+    x:
+      type: string
+b:
+  properties:
+      x:
+        type: string
+"""
+
+
+def test_equal_blocks_are_one_value_whatever_their_indentation() -> None:
+    blocks = block_yaml.Blocks()
+    found, other = (block_yaml.read(f"{BLOCK}{end}: 1\n".encode(), blocks) for end in "cd")
+    assert found["a"] == {"properties": {"x": {"type": "string"}}}
+    assert found["a"]["properties"] is found["b"]["properties"] is other["a"]["properties"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:\n  - x\n# comment\n  - y\nb: 1\n",
+        "a:\n  x: 1\n# comment\n  y: 2\nb: 1\n",
+        "a:\n- x\n# comment\n- y\nb: 1\n",
+        "a:\n  x: |\n    t\n   \n\n# comment\nb: 1\n",
+        "a:\n  x: |\n    t",
+        "a:\n  x: |\n    t\n\n",
+    ],
+)
+def test_known_block_that_goes_on_is_read_to_its_end(text: str) -> None:
+    blocks = block_yaml.Blocks()
+    for known in ("a:\n  - x\nb: 1\n", "a:\n  x: 1\nb: 1\n", "a:\n- x\nb: 1\n", "a:\n  x: |\n    t\nb: 1\n"):
+        block_yaml.read(known.encode(), blocks)
+    found = block_yaml.read(text.encode(), blocks)
+    assert found is block_yaml.OTHER or found == as_yaml.read(text.encode()).value
+
+
+def test_kept_blocks_are_bounded() -> None:
+    blocks = block_yaml.Blocks()
+    for i in range(5):
+        blocks.keep(f"{i}" * (block_yaml.Blocks.LIMIT // 4), i)
+    assert [blocks.get(f"{i}" * (block_yaml.Blocks.LIMIT // 4)) for i in (0, 4)] == [None, 4]
