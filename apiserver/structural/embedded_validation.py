@@ -13,6 +13,8 @@ from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.apimachinery.releases import Release
 from apiserver.schema.structural import Structural
+from apiserver.structural.embedded import embedding
+from apiserver.structural.holders import Holders
 from apiserver.structural.values import shown
 from kubetext import names
 
@@ -24,23 +26,22 @@ _Check = Callable[[Any, Path, Release], Iterator[FieldError]]
 
 def embedded_resources(schema: Structural) -> EmbeddedErrors | None:
     """Return what checks the embedded resources of an object; None if the schema has none."""
-    check = _check_of(schema)
+    check = _check_of(schema, embedding(schema))
     return None if check is None else lambda value, release: check(value, ROOT, release)
 
 
 def value_errors(schema: Structural, value: Any, path: Path, release: Release) -> Iterator[FieldError]:
     """Yield the errors of all embedded resources in a value, which may be one itself. `path` is the value's."""
-    check = _check_of(schema)
+    check = _check_of(schema, embedding(schema))
     if check is not None:
         yield from check(value, path, release)
 
 
-def _check_of(schema: Structural) -> _Check | None:
-    members = {name: _check_of(below) for name, below in schema.properties.items()}
-    other = None if schema.additional is None else _check_of(schema.additional)
-    items = None if schema.items is None else _check_of(schema.items)
-    if not schema.embedded and not any(members.values()) and other is None and items is None:
+def _check_of(schema: Structural | None, holders: Holders) -> _Check | None:
+    if schema is None or not (schema.embedded or schema in holders):
         return None
+    members = {name: _check_of(below, holders) for name, below in schema.properties.items()}
+    other, items = _check_of(schema.additional, holders), _check_of(schema.items, holders)
 
     def check(value: Any, path: Path, release: Release) -> Iterator[FieldError]:
         if isinstance(value, dict):

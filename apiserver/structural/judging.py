@@ -7,6 +7,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/registry/customresource/{strat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -83,8 +84,16 @@ class Judge:
         self._validator = validator(schema)
         status = schema.properties.get("status")
         self._status: tuple[Structural, Validator] | None = None if status is None else (status, validator(status))
-        self._embedded: EmbeddedErrors | None = embedded_resources(schema)
-        self._list_types: ListTypeErrors | None = list_types(schema)
+
+    # Made when the first object comes: many kinds never get one.
+
+    @functools.cached_property
+    def _embedded(self) -> EmbeddedErrors | None:
+        return embedded_resources(self._schema)
+
+    @functools.cached_property
+    def _list_types(self) -> ListTypeErrors | None:
+        return list_types(self._schema)
 
     def prepare(self, release: Release) -> None:
         """Compile what judging needs in a release, unless that was done. Large schemas take a tenth of a second and more, so this belongs

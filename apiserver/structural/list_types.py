@@ -11,6 +11,7 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.schema.structural import Structural
+from apiserver.structural.holders import Holders
 from apiserver.structural.values import go_json, shown
 
 ListTypeErrors = Callable[[Any], Iterator[FieldError]]
@@ -21,18 +22,21 @@ _Check = Callable[[Any, Path], Iterator[FieldError]]
 
 def list_types(schema: Structural) -> ListTypeErrors | None:
     """Return what finds the repeated items of an object; None if the schema has no such lists."""
-    check = _check_of(schema)
+    check = _check_of(schema, Holders(schema, lambda node: node.list_type in _OWN))
     return None if check is None else lambda value: check(value, ROOT)
 
 
-def _check_of(schema: Structural) -> _Check | None:
+def _check_of(schema: Structural | None, holders: Holders) -> _Check | None:
     """Return the check of values of a schema; None if no list below has a type that counts."""
-    members = {name: found for name, below in schema.properties.items() if (found := _check_of(below)) is not None}
-    other = None if schema.additional is None else _check_of(schema.additional)
-    items = None if schema.items is None else _check_of(schema.items)
-    own = _OWN.get(schema.list_type)
-    if not members and other is None and items is None and own is None:
+    if schema is None:
         return None
+    own = _OWN.get(schema.list_type)
+    if own is None and schema not in holders:
+        return None
+    members = {
+        name: found for name, below in schema.properties.items() if (found := _check_of(below, holders)) is not None
+    }
+    other, items = _check_of(schema.additional, holders), _check_of(schema.items, holders)
 
     def check(value: Any, path: Path) -> Iterator[FieldError]:
         if isinstance(value, dict):

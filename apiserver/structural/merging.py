@@ -20,11 +20,19 @@ _KEPT = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-m
 
 def type_of(schema: Structural, metadata: Type) -> Type:
     """Return the type of the objects that a schema describes, with kind and apiVersion. `metadata` is the type of ObjectMeta."""
-    return openapi.type_of(_published(schema, resource=True), {_META: metadata})
+    return openapi.type_of(_published(schema, {}, resource=True), {_META: metadata})
 
 
-def _published(node: Structural, *, resource: bool) -> dict[str, Any]:
-    """Return the part of the published schema that decides how values merge."""
+def _published(node: Structural, known: dict[tuple[int, bool], dict[str, Any]], *, resource: bool) -> dict[str, Any]:
+    """Return the part of the published schema that decides how values merge. `known` has the nodes that were published before."""
+    key = id(node), resource
+    made = known.get(key)
+    if made is None:
+        made = known[key] = _made(node, known, resource=resource)
+    return made
+
+
+def _made(node: Structural, known: dict[tuple[int, bool], dict[str, Any]], *, resource: bool) -> dict[str, Any]:
     made: dict[str, Any] = {name: node.source[name] for name in _KEPT if name in node.source}
     if node.type:
         made["type"] = node.type
@@ -32,15 +40,15 @@ def _published(node: Structural, *, resource: bool) -> dict[str, Any]:
         made["default"] = node.default
     if node.preserves:
         made["x-kubernetes-preserve-unknown-fields"] = True
-    properties = {name: _published(below, resource=below.embedded) for name, below in node.properties.items()}
+    properties = {name: _published(below, known, resource=below.embedded) for name, below in node.properties.items()}
     if resource:
         properties |= _OWN
     if properties:
         made["properties"] = properties
     if node.additional is not None:
-        made["additionalProperties"] = _published(node.additional, resource=node.additional.embedded)
+        made["additionalProperties"] = _published(node.additional, known, resource=node.additional.embedded)
     elif node.any_additional:
         made["additionalProperties"] = True
     if node.items is not None:
-        made["items"] = _published(node.items, resource=node.items.embedded)
+        made["items"] = _published(node.items, known, resource=node.items.embedded)
     return made

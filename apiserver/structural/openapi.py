@@ -7,7 +7,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/controller/openapi/builder/bui
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from apiserver.schema.structural import Structural
@@ -32,12 +32,29 @@ def published(schema: Structural, own: Mapping[str, Schema], *, v2: bool) -> Sch
     if v2 and schema.preserves:
         return {"type": "object"}
     described = {name: own[name] | {"description": text} for name, text in _EMBEDDED_DOCS.items()}
-    made = _node(schema, {**own, **described}, v2=v2)
-    made["properties"] = {**made.get("properties", {}), **own}
-    return made
+    made = _Publication({**own, **described}, v2=v2).node(schema)
+    return {**made, "properties": {**made.get("properties", {}), **own}}
 
 
-def _node(node: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
+class _Publication:
+    """Publishes the nodes of one schema. A node that stands at several places is published once."""
+
+    def __init__(self, own: Mapping[str, Schema], *, v2: bool) -> None:
+        self._own = own
+        self._v2 = v2
+        self._made: dict[int, Schema] = {}
+
+    def node(self, node: Structural) -> Schema:
+        made = self._made.get(id(node))
+        if made is None:
+            made = self._made[id(node)] = _node(node, self._own, self.node, v2=self._v2)
+        return made
+
+
+def _node(
+    node: Structural, own: Mapping[str, Schema], published: Callable[[Structural], Schema], *, v2: bool
+) -> Schema:
+    """Return the published form of a node. `published` gives that of nodes below."""
     source = node.source
     made: Schema = {name: _spelled(x) for name, x in source.items() if name not in _BELOW and x is not None}
     if node.int_or_string and not v2 and not _is_unfolded(source):
@@ -46,11 +63,11 @@ def _node(node: Structural, own: Mapping[str, Schema], *, v2: bool) -> Schema:
         else:
             made["anyOf"] = [*_EITHER]
     if node.properties:
-        made["properties"] = {name: _node(below, own, v2=v2) for name, below in node.properties.items()}
+        made["properties"] = {name: published(below) for name, below in node.properties.items()}
     if node.items is not None:
-        made["items"] = _node(node.items, own, v2=v2)
+        made["items"] = published(node.items)
     if node.additional is not None:
-        made["additionalProperties"] = _node(node.additional, own, v2=v2)
+        made["additionalProperties"] = published(node.additional)
     elif "additionalProperties" in source:
         made["additionalProperties"] = source["additionalProperties"]
     if v2:

@@ -16,6 +16,7 @@ from apiserver.apimachinery.releases import Release
 from apiserver.schema import structural
 from apiserver.schema.structural import Rule, Source, Structural
 from apiserver.structural import rule_paths, rule_programs
+from apiserver.structural.holders import Holders
 from apiserver.structural.rule_programs import Compiled
 from kubecel.check.declarations import UNLIMITED
 from kubecel.libraries.strings import SPACE
@@ -39,6 +40,10 @@ def _no_errors(source: Source) -> bool:
 
 def _go_on() -> None:
     return None
+
+
+def _has_rules(node: Structural) -> bool:
+    return bool(node.rules)
 
 
 def text_problems(source: Source, path: Path) -> Iterator[FieldError]:
@@ -100,7 +105,8 @@ def problems(
     milliseconds for each rule, so it belongs into a thread. `checkpoint` is called between rules: it may raise to end the check.
     """
     total = _Total()
-    yield from _Check(release, flawed, checkpoint, total).node(schema, _Scope(path, root=True))
+    ruled = Holders(schema, _has_rules)
+    yield from _Check(release, flawed, checkpoint, total=total, ruled=ruled).node(schema, _Scope(path, root=True))
     if total.cost > DEFINITION_COST:
         for at in total.dearest():
             yield fieldpath.forbidden(
@@ -130,14 +136,23 @@ class _Check:
     """One check of one schema."""
 
     def __init__(
-        self, release: Release, flawed: Callable[[Source], bool], checkpoint: Callable[[], None], total: _Total
+        self,
+        release: Release,
+        flawed: Callable[[Source], bool],
+        checkpoint: Callable[[], None],
+        *,
+        total: _Total,
+        ruled: Holders,
     ) -> None:
+        self._ruled = ruled
         self._release = release
         self._flawed = flawed
         self._checkpoint = checkpoint
         self._total = total
 
     def node(self, schema: Structural, scope: _Scope) -> Iterator[FieldError]:
+        if not schema.rules and schema not in self._ruled:
+            return
         inside = scope.inside or bool(schema.rules)
         hidden = scope.hidden or (inside and not _visible(schema))
         most = _product(scope.most, _factor(schema))

@@ -17,6 +17,7 @@ from apiserver.apimachinery.releases import Release
 from apiserver.schema.structural import Rule, Structural
 from apiserver.structural import rule_programs
 from apiserver.structural.correlation import Correlated, KeyedItems
+from apiserver.structural.holders import Holders
 from apiserver.structural.rule_programs import OLD, Compiled
 from kubecel.kubernetes import schemas
 from kubecel.kubernetes.schemas import Reader
@@ -164,16 +165,22 @@ class _Node:
 
 
 def _node(schema: Structural, release: Release, *, resource: bool) -> _Node | None:
-    members = {
-        name: node
-        for name, its in schema.properties.items()
-        if (node := _node(its, release, resource=its.embedded)) is not None
-    }
-    additional = None if (its := schema.additional) is None else _node(its, release, resource=its.embedded)
-    items = None if (its := schema.items) is None else _node(its, release, resource=its.embedded)
-    if not (schema.rules or members or additional or items):
-        return None
-    return _Node(schema, release, resource, members, additional, items)
+    ruled = Holders(schema, lambda node: bool(node.rules))
+
+    def made(node: Structural | None, *, resource: bool) -> _Node | None:
+        if node is None or not (node.rules or node in ruled):
+            return None
+        members = {
+            name: inner
+            for name, its in node.properties.items()
+            if (inner := made(its, resource=its.embedded)) is not None
+        }
+        additional, items = (
+            None if its is None else made(its, resource=its.embedded) for its in (node.additional, node.items)
+        )
+        return _Node(node, release, resource, members, additional, items)
+
+    return made(schema, resource=resource)
 
 
 # Ratcheting

@@ -54,7 +54,7 @@ class Validator:
     def _root(self, release: Release) -> _Node:
         root = self._compiled.get(release)
         if root is None:
-            root = self._compiled[release] = _compiled(self._source, release)
+            root = self._compiled[release] = _Compiler(release).node(self._source)
         return root
 
     def prepare(self, release: Release) -> None:
@@ -124,7 +124,7 @@ class _Node:
         "types",
     )
 
-    def __init__(self, source: Source, release: Release) -> None:
+    def __init__(self, source: Source, release: Release, below: _Compiler) -> None:
         kind = source.get("type") or ""
         self.types: tuple[str, ...] = (kind,) if kind else ()
         if source.get("x-kubernetes-int-or-string"):
@@ -144,14 +144,14 @@ class _Node:
         self.is_integral = at(release, IS_INTEGRAL)
         self.numbers = Numbers.of(source, self.types, self.format, release)
         self.properties: Mapping[str, _Node] = {
-            name: _compiled(below, release) for name, below in (source.get("properties") or {}).items()
+            name: below.node(member) for name, member in (source.get("properties") or {}).items()
         }
-        self.additional = _below(source, "additionalProperties", release)
-        self.items = _below(source, "items", release)
-        self.any_of = _branches(source, "anyOf", release)
-        self.one_of = _branches(source, "oneOf", release)
-        self.all_of = _branches(source, "allOf", release)
-        self.negated = _below(source, "not", release)
+        self.additional = below.member(source, "additionalProperties")
+        self.items = below.member(source, "items")
+        self.any_of = below.branches(source, "anyOf")
+        self.one_of = below.branches(source, "oneOf")
+        self.all_of = below.branches(source, "allOf")
+        self.negated = below.member(source, "not")
         # For each kind of value: None if all fit, else the check.
         self.checks: dict[type, Check | None] = {}
         self.fits: Check = self._check()
@@ -257,25 +257,37 @@ _PLAIN_NODES: dict[tuple[str, bool, str, Release], _Node] = {}
 _SCALARS = frozenset(("string", "integer", "number", "boolean"))
 
 
-def _compiled(source: Source, release: Release) -> _Node:
-    kind = source.get("type") or ""
-    if kind not in _SCALARS or not _PLAIN.issuperset(source):
-        return _Node(source, release)
-    form = formats.applied(source.get("format") or "", (kind,))
-    key = (kind, bool(source.get("nullable")), form, release)
-    node = _PLAIN_NODES.get(key)
-    if node is None:
-        node = _PLAIN_NODES[key] = _Node({"type": kind, "nullable": key[1], "format": form}, release)
-    return node
+class _Compiler:
+    """Compiles the nodes of one schema in a release. Source that stands at several places becomes one node."""
 
+    def __init__(self, release: Release) -> None:
+        self._release = release
+        self._nodes: dict[int, _Node] = {}
 
-def _below(source: Source, name: str, release: Release) -> _Node | None:
-    below = source.get(name)
-    return _compiled(below, release) if isinstance(below, Mapping) else None
+    def node(self, source: Source) -> _Node:
+        kind = source.get("type") or ""
+        if kind in _SCALARS and _PLAIN.issuperset(source):
+            return self._plain(kind, source)
+        node = self._nodes.get(id(source))
+        if node is None:
+            node = self._nodes[id(source)] = _Node(source, self._release, self)
+        return node
 
+    def _plain(self, kind: str, source: Source) -> _Node:
+        form = formats.applied(source.get("format") or "", (kind,))
+        key = (kind, bool(source.get("nullable")), form, self._release)
+        node = _PLAIN_NODES.get(key)
+        if node is None:
+            plain = {"type": kind, "nullable": key[1], "format": form}
+            node = _PLAIN_NODES[key] = _Node(plain, self._release, self)
+        return node
 
-def _branches(source: Source, name: str, release: Release) -> tuple[_Node, ...]:
-    return tuple(_compiled(branch, release) for branch in source.get(name) or ())
+    def member(self, source: Source, name: str) -> _Node | None:
+        below = source.get(name)
+        return self.node(below) if isinstance(below, Mapping) else None
+
+    def branches(self, source: Source, name: str) -> tuple[_Node, ...]:
+        return tuple(map(self.node, source.get(name) or ()))
 
 
 class _Pattern:
