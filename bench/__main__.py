@@ -152,10 +152,15 @@ class Run:
         """Policy reports as custom resources. The first step creates them."""
         count = self.slices
         yield Step("reports", "report CREATE c16", lambda bench: bench.create(first=0, count=count, clients=16))
-        yield from self._objects("report")
         for listing in lists.LISTINGS:
-            if listing.form in (forms.WHOLE, forms.TABLE):
+            if listing.form in (forms.WHOLE, forms.TABLE, forms.METADATA):
                 yield Step("reports", f"report {listing.name} c1", self._list(listing, 1, self._some(24)))
+        for gzip in (False, True):
+            yield Step("reports", f"report walk by {lists.PAGE}{' gzip' if gzip else ''}", self._walk(gzip=gzip))
+        for form in (forms.WHOLE, forms.TABLE, forms.METADATA):
+            name = f"report watch-list{'' if form is forms.WHOLE else f' {form.name}'}"
+            yield Step("reports", name, self._watch_list(form))
+        yield from self._objects("report")
 
     def alike(self) -> Iterator[Step]:
         """Slices as large as a policy report."""
