@@ -193,7 +193,9 @@ def together(bodies: Sequence[bytes], head: bytes) -> bytes:
     """Join the elements of a list. `head` replaces the opening brace of each, unless it is empty."""
     if not head or not bodies:
         return b",".join(bodies)
-    return b"%b%b" % (head, (b"," + head).join([body[1:] for body in bodies]))
+    parts = [body[1:] for body in bodies]
+    parts[0] = head + parts[0]
+    return (b"," + head).join(parts)
 
 
 class EncodedPiece(ChunkPiece):
