@@ -156,7 +156,9 @@ class Run:
             if listing.form in (forms.WHOLE, forms.TABLE, forms.METADATA):
                 yield Step("reports", f"report {listing.name} c1", self._list(listing, 1, self._some(24)))
         for gzip in (False, True):
-            yield Step("reports", f"report walk by {lists.PAGE}{' gzip' if gzip else ''}", self._walk(gzip=gzip))
+            # kube-apiserver writes the token of custom resources behind their items, where the client does not look.
+            name = f"report walk by {lists.PAGE}{' gzip' if gzip else ''}"
+            yield Step("reports", name, self._walk(gzip=gzip), ours=True)
         for form in (forms.WHOLE, forms.TABLE, forms.METADATA):
             name = f"report watch-list{'' if form is forms.WHOLE else f' {form.name}'}"
             yield Step("reports", name, self._watch_list(form))
