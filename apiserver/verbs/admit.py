@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.core.views import Views
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.conversion.review import Failed
 from apiserver.runtime.offload import CHANGE, run_sized
-from apiserver.schema.resource import Object
+from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
 from apiserver.verbs.context import Call, Services
 
@@ -47,6 +49,20 @@ class Step:
         self._part = part
         self._now = services.now
         self._attributes: Attributes | None = None
+        self._conversions = services.conversions
+
+    async def _convert(self, members: Object, target: Resource) -> Object:
+        return await self._converted(members, self._call.resource, target)
+
+    async def _restore(self, members: Object, source: Resource) -> Object:
+        return await self._converted(members, source, self._call.resource)
+
+    async def _converted(self, members: Object, source: Resource, target: Resource) -> Object:
+        try:
+            made = await self._conversions.typed(source, target, members)
+        except Failed as e:
+            raise errors.internal(str(e)) from e
+        return {name: x for name, x in made.items() if name not in ("apiVersion", "kind")}
 
     async def mutate(self, obj: Object) -> Object:
         """Return a new object as the mutating plugins change it. No manager owns their changes. Unreadable managedFields are restored."""
@@ -96,7 +112,7 @@ class Step:
                 annotations=call.exchange.annotations,
                 until=call.exchange.until,
                 waits=call.exchange.waits,
-                views=Views(size=self._size, clock=self._now),
+                views=Views(size=self._size, clock=self._now, convert=self._convert, restore=self._restore),
             )
         attributes.become(shown)
         attributes.name = self._name or ("" if obj is None else obj["metadata"].get("name", ""))

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from apiserver.apimachinery import errors, meta
+from apiserver.apimachinery import meta
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
 from apiserver.runtime import offload
-from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Object, Resource
 from kubetext import strconv
 
 if TYPE_CHECKING:
     from apiserver.admission.core.attributes import Attributes
 
+Convert = Callable[[Object, Resource], Awaitable[Object]]
+"""Converts the members of a custom resource from the version of the request to another one, by the webhook of its definition. Raises
+StatusError 500."""
+Restore = Callable[[Object, Resource], Awaitable[Object]]
+"""Converts them back, from that version to the version of the request."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -37,14 +41,25 @@ class Views:
     """The objects of one change in other forms, each made once. Thread-safe, because webhooks run concurrently.
 
     An object is cached by identity, not by content: objects must not be changed in place. `size` is the approximate size of an object
-    in bytes. `clock`, in seconds since the epoch, gives the time for defaults.
+    in bytes. `clock`, in seconds since the epoch, gives the time for defaults. `convert` and `restore` are there where a webhook
+    converts the objects.
     """
 
-    __slots__ = ("_known", "_left", "_lock", "clock", "size")
+    __slots__ = ("_convert", "_converted", "_known", "_left", "_lock", "clock", "restore", "size")
 
-    def __init__(self, *, size: int = 0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        *,
+        size: int = 0,
+        clock: Callable[[], float] = time.time,
+        convert: Convert | None = None,
+        restore: Restore | None = None,
+    ) -> None:
         self.size = size
         self.clock = clock
+        self.restore = restore
+        self._convert = convert
+        self._converted: list[tuple[Object, str, Object]] = []
         self._lock = threading.Lock()
         self._known: list[tuple[Object, dict[tuple[str, str], Any]]] = []
         self._left: list[Any] = []
@@ -59,7 +74,7 @@ class Views:
         known, key = self._of(obj), ("text", resource.api_version)
         made: bytes | None = known.get(key)
         if made is None:
-            made = known[key] = written(obj, resource)
+            made = known[key] = written(self.members(obj, resource), resource)
         return made
 
     def plain(self, obj: Object, resource: Resource) -> dict[str, Any]:
@@ -68,17 +83,45 @@ class Views:
         made: dict[str, Any] | None = known.get(key)
         if made is None:
             # The text of a large object is dropped at once unless it is cached already.
-            text = known.get(("text", resource.api_version)) or (written if self.large else self.text)(obj, resource)
+            text = known.get(("text", resource.api_version))
+            if text is None:
+                text = written(self.members(obj, resource), resource) if self.large else self.text(obj, resource)
             made = known[key] = rawjson.parsed(text)
         return made
 
     async def atext(self, obj: Object, resource: Resource) -> bytes:
-        """Like `text`, for objects of any size."""
+        """Like `text`, for objects of any size, and converted by a webhook if need be."""
+        await self.prepare(obj, resource)
         return await self.run(self.text, obj, resource)
 
     async def aplain(self, obj: Object, resource: Resource) -> dict[str, Any]:
-        """Like `plain`, for objects of any size."""
+        """Like `plain`, for objects of any size, and converted by a webhook if need be."""
+        await self.prepare(obj, resource)
         return await self.run(self.plain, obj, resource)
+
+    async def prepare(self, obj: Object, resource: Resource) -> None:
+        """Convert an object to a version if only a webhook can. Raises StatusError 500."""
+        if self._needs_webhook(obj, resource) and self._known_members(obj, resource) is None:
+            assert self._convert is not None
+            made = await self._convert(without_type(obj), resource)
+            self._converted.append((obj, resource.api_version, made))
+
+    def members(self, obj: Object, resource: Resource) -> Object:
+        """Return the members of an object of a change in a version of its kind, without kind and apiVersion. A webhook must have converted
+        it already (`prepare`)."""
+        if not self._needs_webhook(obj, resource):
+            return members_of(obj, resource)
+        found = self._known_members(obj, resource)
+        assert found is not None, "the object is prepared"
+        return found
+
+    def _needs_webhook(self, obj: Object, resource: Resource) -> bool:
+        custom = resource.custom
+        return custom is not None and custom.webhook is not None and obj.get("apiVersion") != resource.api_version
+
+    def _known_members(self, obj: Object, resource: Resource) -> Object | None:
+        found = (made for known, version, made in self._converted if known is obj and version == resource.api_version)
+        return next(found, None)
 
     def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Call a function of these objects, in a thread if they are large."""
@@ -116,16 +159,21 @@ class Views:
         return obj, {}
 
 
-def written(obj: Object, resource: Resource) -> bytes:
-    """Encode an object of a change as Go's JSON, in a version of its kind."""
-    return resource.head + canonical.encode_shown(resource.shape, members_of(obj, resource))[1:]
+def written(members: Object, resource: Resource) -> bytes:
+    """Encode members in a version of their kind as Go's JSON."""
+    return resource.head + canonical.encode_shown(resource.shape, members)[1:]
+
+
+def without_type(obj: Object) -> Object:
+    """Return the members of an object without kind and apiVersion."""
+    return {name: value for name, value in obj.items() if name not in TYPE_META}
 
 
 def members_of(obj: Object, resource: Resource) -> Object:
-    """Return the members of an object of a change in a version of its kind, without kind and apiVersion."""
-    members = {name: value for name, value in obj.items() if name not in TYPE_META}
+    """Return the members of an object of a change in a version of its kind, without kind and apiVersion, where no webhook converts it."""
+    members = without_type(obj)
     if resource.custom is not None and obj.get("apiVersion") != resource.api_version:
-        members = _in_version(resource.custom, conversion.copied(members))
+        members = resource.custom.convert(conversion.copied(members))
     elif resource.hub is not resource:
         members = conversion.served(resource, conversion.copied(members))
     return members
@@ -169,7 +217,9 @@ def _read(resource: Resource, raw: bytes) -> Any:
 
 
 def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object:
-    """Default a decoded object of that version, and convert it to the version of the change. It becomes part of the result."""
+    """Default a decoded object of that version, and convert it to the version of the change. It becomes part of the result.
+
+    Where only a webhook can convert it, it stays in that version."""
     if resource.custom is None:
         defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
         return conversion.stored(resource, obj)
@@ -177,14 +227,8 @@ def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object
     resource.custom.prune(obj, None)
     resource.custom.fill(obj)
     asked = attributes.resource.custom
-    return obj if asked is None or asked is resource.custom else _in_version(asked, obj)
-
-
-def _in_version(custom: Custom, obj: Object) -> Object:
-    """Convert an object of a custom resource, in place: it loses what the version does not know. Raises 500 where only a webhook can."""
-    if custom.webhook is not None:
-        raise errors.internal("a conversion webhook is needed")
-    return custom.convert(obj)
+    same = asked is None or asked is resource.custom or asked.webhook is not None
+    return obj if same or asked is None else asked.convert(obj)
 
 
 def headed(attributes: Attributes, obj: Object) -> Object:

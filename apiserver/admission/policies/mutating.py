@@ -110,11 +110,13 @@ class Mutation(NamedTuple):
     async def made(self, value: Value, attributes: Attributes, resource: Resource) -> Object:
         """Return the object with this mutation, in the stored form. Raises Refused, StatusError."""
         make = _patched if self.patches else _configured
+        asked = attributes.resource
+        assert attributes.object is not None
+        await attributes.views.prepare(attributes.object, resource)
         if attributes.views.large or is_large(value):
             made = await CHANGE.run(make, value, resource, attributes)
         else:
             made = make(value, resource, attributes)
-        asked = attributes.resource
         if resource.version != asked.version:
             # Upstream asks for a conversion between two versions, but it has only those to and from its internal one.
             kinds = f"({resource.version}.{resource.kind}) to ({asked.version}.{asked.kind})"

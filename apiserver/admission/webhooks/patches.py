@@ -48,12 +48,20 @@ async def applied(
 ) -> Patched:
     """Apply a patch to the new object in the version that was sent. Raises StatusError 500 if it does not fit, and 413."""
     size = len(response.patch) + json_patch.growth(response.patch) + attributes.views.size
-    return await run_sized(CHANGE, size, _applied, patch, response.patch, concern, attributes, kinds=kinds)
+    obj, resource = attributes.object, concern.match.resource
+    assert obj is not None
+    await attributes.views.prepare(obj, resource)
+    claimed, found, changed = await run_sized(CHANGE, size, _applied, patch, concern, attributes, kinds=kinds)
+    if attributes.views.restore is not None and claimed.custom is not None and claimed.custom.webhook is not None:
+        found = await attributes.views.restore(found, claimed) if claimed is not attributes.resource else found
+    return Patched(views.headed(attributes, found), changed, _note_of_patch(concern.webhook, response.patch))
 
 
 def _applied(
-    patch: json_patch.Patch, sent: bytes, concern: Concern, attributes: Attributes, *, kinds: Kinds
-) -> Patched:
+    patch: json_patch.Patch, concern: Concern, attributes: Attributes, *, kinds: Kinds
+) -> tuple[Resource, Object, bool]:
+    """Return the version of the result, the result, and whether it is another object. A webhook must still convert it to the version of
+    the change."""
     obj, resource = attributes.object, concern.match.resource
     assert obj is not None
     before = attributes.views.text(obj, resource)
@@ -68,10 +76,9 @@ def _applied(
     changed = (
         claimed is not resource
         or _stamped(attributes)
-        or not canonical.equal(resource.shape, views.members_of(obj, resource), found)
+        or not canonical.equal(resource.shape, attributes.views.members(obj, resource), found)
     )
-    made = views.headed(attributes, views.defaulted(claimed, found, attributes))
-    return Patched(made, changed, _note_of_patch(concern.webhook, sent))
+    return claimed, views.defaulted(claimed, found, attributes), changed
 
 
 def _stamped(attributes: Attributes) -> bool:
