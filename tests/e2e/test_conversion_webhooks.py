@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import json
@@ -29,6 +30,7 @@ MERGE, JSON_PATCH, APPLY = (
 )
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+POLICY = "admissionregistration.k8s.io/v1"
 SUBJECT = f"conversion webhook for {GROUP}/v1, Kind=Lamp"
 
 
@@ -527,6 +529,75 @@ def test_changed_webhook_is_called_and_failures_are_told(
         write(tmp_path / "dev" / "lamps.yaml", definition(hook.conversion(**config)))
         until(lambda: server.ask("GET", f"{V2}/one").status == 500, "the definition is changed")
         assert server.ask("GET", f"{V2}/one").json["message"].endswith(why)
+
+
+def policy(*operations: str) -> list[Object]:
+    """A policy that is written for v2, and refuses bright lamps."""
+    rule = {"apiGroups": [GROUP], "apiVersions": ["v2"], "operations": list(operations), "resources": ["lamps"]}
+    bright = {
+        "expression": "object.spec.lumen < 100",
+        "messageExpression": "'too bright: ' + string(object.spec.lumen)",
+    }
+    return [
+        {
+            "apiVersion": POLICY,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": "lamps"},
+            "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [bright]},
+        },
+        {
+            "apiVersion": POLICY,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": "lamps"},
+            "spec": {"policyName": "lamps", "validationActions": ["Deny"]},
+        },
+    ]
+
+
+def dimming(review: Object, convert: Convert) -> Object:
+    """Convert lamps, and give each lamp of an admission review, which must be of v2, 20 lumens."""
+    if review["kind"] == "ConversionReview":
+        return converted(review, convert)
+    shown = review["request"]["object"]
+    assert shown["apiVersion"] == f"{GROUP}/v2", shown
+    patch = json.dumps([{"op": "replace", "path": "/spec/lumen", "value": 20}])
+    response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch"}
+    response["patch"] = base64.b64encode(patch.encode()).decode()
+    return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
+
+
+def test_policy_for_another_version_judges_the_converted_object(tmp_path: pathlib.Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    write(rules / "policy.yaml", *policy("CREATE"))
+    with Hook(tmp_path, convert) as hook, here(tmp_path / "dev", hook, f"--admission={rules}") as (server, _):
+        reply = server.ask("POST", V1, lamp("v1", watt=20))
+        assert (reply.status, "too bright: 200" in reply.json["message"]) == (422, True), reply.text
+        assert server.ask("POST", V1, lamp("v1", watt=2)).status == 201
+        hook.answer = NO_WAY
+        reply = server.ask("POST", V1, lamp("v1", "two", watt=2))
+        assert (reply.status, reply.json["message"]) == (500, f"Internal error occurred: {SUBJECT} failed: no way")
+        assert server.ask("GET", f"{V1}/two").status == 404
+
+
+def test_webhook_for_another_version_changes_the_converted_object(tmp_path: pathlib.Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    with Hook(tmp_path, convert) as hook:
+        rule = {"apiGroups": [GROUP], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["lamps"]}
+        webhook = {
+            "name": "dim.example.com",
+            "rules": [rule],
+            "clientConfig": hook.conversion()["webhook"]["clientConfig"],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        kind = {"apiVersion": POLICY, "kind": "MutatingWebhookConfiguration", "metadata": {"name": "dim"}}
+        write(rules / "webhook.yaml", kind | {"webhooks": [webhook]})
+        hook.answer = dimming
+        with here(tmp_path / "dev", hook, f"--admission={rules}") as (server, _):
+            assert server.ask("POST", V1, lamp("v1", watt=20)).json["spec"] == {"watt": 2}
+            assert server.ask("POST", V2, lamp("v2", "two", lumen=90)).json["spec"] == {"lumen": 20}
 
 
 def test_review_has_the_first_known_version(tmp_path: pathlib.Path) -> None:
