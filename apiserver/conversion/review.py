@@ -23,6 +23,8 @@ from kubetext.quoting import go_quote
 GROUP, KIND = answers.CONVERSION.group, answers.CONVERSION.kind
 MOST_ERRORS = 100
 """Errors of labels or annotations that one message has; chosen."""
+MOST_TEXT = 64 << 10
+"""Characters of an error, which may repeat what a webhook sent; chosen. kube-apiserver has no limit."""
 _GO_MAP = "map[string]interface {}"
 
 
@@ -39,7 +41,7 @@ class Failed(Exception):
     """A conversion failed. The text is upstream's; `failure` says where."""
 
     def __init__(self, failure: Failure, text: str) -> None:
-        super().__init__(text)
+        super().__init__(text[:MOST_TEXT])
         self.failure = failure
 
 

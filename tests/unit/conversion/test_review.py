@@ -130,3 +130,10 @@ def test_message_has_a_bounded_number_of_errors() -> None:
     with pytest.raises(Failed) as e:
         taken(metadata=ORIGINAL["metadata"] | {"labels": labels})
     assert str(e.value).count("Invalid value") == review.MOST_ERRORS
+
+
+def test_long_message_of_a_webhook_is_cut() -> None:
+    result = {"status": "Failure", "message": "x" * (1 << 20)}
+    with pytest.raises(Failed) as e:
+        objects(answer({}, response={"uid": "1", "result": result}))
+    assert len(str(e.value)) == review.MOST_TEXT
