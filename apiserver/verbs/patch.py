@@ -117,7 +117,9 @@ def patch_type(services: Services, call: Call) -> PatchType:
 async def _check(kind: PatchType, raw: bytes) -> None:
     if kind.check is None:
         return
-    slow = len(raw) > offload.DENSE_PATCH.limit or (len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None)
+    slow = len(raw) > offload.DENSE_PATCH.limit or (
+        len(raw) > offload.DECODE_SLOWLY.limit and as_json.plain(raw) is None
+    )
     if slow:
         await offload.DECODE_SLOWLY.run(kind.check, raw)
     else:
