@@ -33,8 +33,9 @@ from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
 from apiserver.serving.x509 import chains
-from apiserver.storage import access, administration, loading, patience
-from apiserver.storage.embedded import EmbeddedError
+from apiserver.storage import access, patience
+from apiserver.storage.operations import administration, loading
+from apiserver.storage.operations.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
 

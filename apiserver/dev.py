@@ -39,8 +39,8 @@ from apiserver.kinds.served import Kinds
 from apiserver.runtime import folders, tasks, workers
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, listener, pki
-from apiserver.storage import administration
-from apiserver.storage.embedded import Embedded, EmbeddedError, InUse, keep_private
+from apiserver.storage.operations import administration
+from apiserver.storage.operations.embedded import Embedded, EmbeddedError, InUse, keep_private
 from apiserver.storage.store import StoreOptions, Stores
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from apiserver.serving import pki
-from apiserver.storage import administration, functions, pipeline
-from apiserver.storage.embedded import Embedded
+from apiserver.storage import functions, pipeline
 from apiserver.storage.functions import Commands, Mutation
+from apiserver.storage.operations import administration
+from apiserver.storage.operations.embedded import Embedded
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
 from bench import accounting, client

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import apiserver
-from apiserver.storage import embedded
+from apiserver.storage.operations import embedded
 from tests.e2e.controlplane import binaries
 
 FORMAT = 1

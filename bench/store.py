@@ -19,9 +19,10 @@ import uvloop
 
 from apiserver.codecs.objects import indexed
 from apiserver.resources import resourceslice
-from apiserver.storage import administration, functions
-from apiserver.storage.embedded import Embedded
+from apiserver.storage import functions
 from apiserver.storage.functions import Commands
+from apiserver.storage.operations import administration
+from apiserver.storage.operations.embedded import Embedded
 from apiserver.storage.pipeline import Connection
 from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
 from apiserver.watchcache.entry import Key, Revision

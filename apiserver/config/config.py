@@ -462,7 +462,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
-    """What `sluice manifests` prints."""
+    """The choice of what `sluice manifests` prints."""
 
     deployment: bool = flag("deployment", (MANIFESTS,), _boolean, "true",
         text="print the Deployment and the ConfigMaps of --crds, too; without them only APIServices and ClusterRoles, for a server that an "

@@ -19,7 +19,7 @@ from apiserver.migration.objects import Item, Reader, Unfit, described
 from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Server, collection, raw_json
 from apiserver.schema.resource import Object, Resource
-from apiserver.storage.loading import Loading
+from apiserver.storage.operations.loading import Loading
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
 

@@ -12,7 +12,7 @@ from apiserver.migration.objects import Item, Reader, Stored, Unfit, described
 from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Source
 from apiserver.schema.resource import Resource
-from apiserver.storage.loading import ABSENT, Carried, Held, Loading
+from apiserver.storage.operations.loading import ABSENT, Carried, Held, Loading
 
 SHOWN = 100
 """Refused objects that are printed."""

@@ -210,7 +210,7 @@ async def _take_over(session: Session, commands: Mapping[str, Commands], epochs:
         session.clock.heard(head.now_ms)
         highest = epochs.get(resource, 0)
         if not keys.alike(head.epoch, highest):
-            highest = 0  # of another store, whose versions get 410 here
+            highest = 0  # it belongs to another store, whose versions get 410 here
         if not head.own or head.epoch < highest:
             fence = functions.fence(
                 await session.reads.call(command.fence(session.run_id, highest, confirmed=session.confirmed))
@@ -226,8 +226,8 @@ async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: i
     `deadline` is the last moment, by the server's clock, at which any of it may begin.
     """
     for run_id, client_id in list(suspects):
-        # A new process starts with a fence, which refuses everything that was sent under the epoch before. What was sent to another
-        # primary may still run there, on a branch that is lost.
+        # A new process starts with a fence, which refuses everything that was sent under the epoch before. Calls that were sent to
+        # another primary may still run there, on a branch that is lost.
         if run_id == session.run_id and not await _killed(session, client_id):
             await _passed(session, deadline)
         suspects.discard((run_id, client_id))

@@ -26,7 +26,7 @@ class StoreOptions:
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
-    """Of TLS to the store and its sentinels; read again when they change."""
+    """Files for TLS to the store and its sentinels; read again when they change."""
     fault: Callable[[], Unavailable | None] = lambda: None
     """Why the server does not run, if this process runs it itself."""
     allow_volatile: bool = False

@@ -114,7 +114,7 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
     if head.schema not in functions.SCHEMAS:
         return [f"{resource} has schema {head.schema}, this version reads schemas {' and '.join(functions.SCHEMAS)}"]
     if head.schema == "1" and keys.parts(head.floor)[0] < keys.SMALL_EPOCHS:
-        # Its revisions could not be told from those of schema 2.
+        # Its revisions could not be distinguished from those of schema 2.
         return [
             f"{resource} has schema 1 and a log from before 24 January 2026 (a wrong clock?): import its objects into a new store"
         ]

@@ -6,7 +6,7 @@ Sentinels are no quorum over data: while they fail over, two servers may believe
    old primary still names that, and is outvoted.
 2. A session ends when a majority names another server, or when another server is a primary whose log has a later epoch: somebody has taken
    it over. Sentinels that do not answer end nothing, because the store works without them.
-3. Whoever is connected to the primary that the majority names deposes every other server that believes to be a primary
+3. A server that is connected to the primary of the majority deposes every other server that believes to be a primary
    (`sl1_depose`). That server refuses writes and consistent reads from then on, for all of Sluice's servers that still reach it.
 
 redis-py's Sentinel client asks one sentinel after the other and believes the first.
@@ -221,7 +221,7 @@ class Sentinels:
         """Return the server to connect to. Raises Rejected.
 
         Without a majority it is the known server that is a primary, and of several the one whose log has the latest epoch: a store
-        that works is used although the sentinels are away.
+        that works is used although no sentinel answers.
         """
         try:
             node = await self.primary()

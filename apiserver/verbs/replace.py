@@ -108,8 +108,8 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)
     # A webhook may store the same object in another way.
-    settled = not live.adopted and call.converter is None
-    if settled and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
+    comparable = not live.adopted and call.converter is None
+    if comparable and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
         return Outcome((await call.store.confirm(live)).value)
     try:
         value = await lifecycle.to_store(call, new, size=stored_size)

@@ -520,7 +520,7 @@ def test_metrics_count_calls_by_outcome(server: Server, started: tuple[Server, D
     ],
     ids=["refused", "unknown authority"],
 )
-def test_changed_webhook_is_called_and_failures_are_told(
+def test_changed_webhook_is_called_and_failures_are_reported(
     tmp_path: pathlib.Path, config: dict[str, Any], why: str
 ) -> None:
     with Hook(tmp_path, convert) as hook, here(tmp_path / "dev", hook) as (server, _):

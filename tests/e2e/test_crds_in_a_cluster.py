@@ -33,7 +33,7 @@ class PrintedBed(Bed):
         return folder
 
     def printed(self, *definitions: Object) -> list[Object]:
-        """What `sluice manifests` prints for these definitions, with the port of the process in place of the Service's."""
+        """Return what `sluice manifests` prints for these definitions, with the port of the process in place of the Service's."""
         file = write(self.folder / "crds.yaml", *definitions)
         authority = self.folder / "ca.crt"
         authority.write_bytes(self.plane.pki.sluice.pem)

@@ -19,7 +19,7 @@ from typing import Self
 
 import pytest
 
-from apiserver.storage import embedded
+from apiserver.storage.operations import embedded
 from tests.fixtures.authorities import SERVER, Holder, issue
 from tests.fixtures.processes import free_port
 from tests.fixtures.server import Reply

@@ -341,7 +341,7 @@ def test_sluice_keeps_the_objects_of_a_definition_that_was_deleted(moving_bed: M
     until(lambda: from_sluice(bed), "Sluice answers")
     assert objects(bed) == kept
     with bed.connect() as admin:
-        # What has a finalizer waits in etcd, and the definition with it.
+        # Objects with finalizers wait in etcd, and the definition with them.
         bed.kubectl("delete", "apiservice", f"v1.{GROUP}")
         until(lambda: objects(bed) is not None and not from_sluice(bed), "kube-apiserver has the group")
         until(lambda: {*(objects(bed) or ())} == {"held"}, "etcd has lost the others")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import administration
 from apiserver.storage.functions import Commands
+from apiserver.storage.operations import administration
 from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Event, EventType, Key, Revision
@@ -40,7 +40,7 @@ FAULTS = (
 
 
 class Ear:
-    """A watcher of everything that notes what it is told."""
+    """A watcher of everything that notes its events."""
 
     def __init__(self, store: Store, told: dict[Revision, tuple[str, bytes | None]]) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class Ear:
 
 
 class Fleet:
-    """Two servers of ours that write and watch, and everything that they were told."""
+    """Two servers of ours that write and watch, and all answers and events that they got."""
 
     def __init__(self, topology: Topology, stores: list[Stores]) -> None:
         self.topology = topology
@@ -115,7 +115,7 @@ class Fleet:
             await asyncio.sleep(0.002)
 
     def agree(self) -> None:
-        """No version that a writer and a watcher were told names two states."""
+        """No version that a writer and a watcher got names two states."""
         for revision in self.acknowledged.keys() & self.told.keys():
             assert self.acknowledged[revision] == self.told[revision]
 

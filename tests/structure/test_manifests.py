@@ -27,7 +27,7 @@ from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
 from apiserver.config import config
 from apiserver.filters import request_info
-from apiserver.storage import rights
+from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
 from tests.e2e.controlplane import binaries
 

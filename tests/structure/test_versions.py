@@ -40,9 +40,9 @@ def versions() -> ModuleType:
 
 def test_a_member_is_listed_with_the_release_of_its_change(versions: ModuleType) -> None:
     assert list(versions.kinds([BOAT])) == [
-        ("Boat.young", "since 1.37", "young"),
-        ("Boat.old", "until 1.37", "old"),
-        ("Boat.changed", "required: `False` until 1.37, then `True`", "changed"),
+        ("Boat.young", "since 1.37", "Boat.young:"),
+        ("Boat.old", "until 1.37", "Boat.old:"),
+        ("Boat.changed", "required: `False` until 1.37, then `True`", "Boat.changed:required"),
     ]
 
 
@@ -54,22 +54,46 @@ def test_a_gate_is_listed_with_its_state_in_each_release(versions: ModuleType) -
     same = Gate("Keel", default=True, stage=Stage.BETA)
 
     assert list(versions.gates([ages, young, same])) == [
-        ("Oars", "1.36: unknown; 1.37: ALPHA, off", "Oars"),
-        ("Sails", "1.36: ALPHA, off; 1.37: GA, on, locked", "Sails"),
+        ("Oars", "1.36: unknown; 1.37: ALPHA, off", "gate Oars"),
+        ("Sails", "1.36: ALPHA, off; 1.37: GA, on, locked", "gate Sails"),
     ]
 
 
-def test_a_difference_without_a_test_is_named(versions: ModuleType) -> None:
-    _, untested = versions.rendered({})
-    assert {row.word for row in untested} >= {"PATCH_LEVEL", "AllowUnsafeMalformedObjectDeletion"}
+def test_a_difference_without_a_test_is_named(versions: ModuleType, tmp_path: pathlib.Path) -> None:
+    _, untested = versions.rendered(versions.Tests(tmp_path, ["tests"]))
+    assert {row.key for row in untested} >= {
+        "discovery.groups.PATCH_LEVEL",
+        "gate AllowUnsafeMalformedObjectDeletion",
+    }
 
 
-def test_a_test_of_a_difference_names_it_as_a_word_and_tells_releases_apart(versions: ModuleType) -> None:
-    texts = {"a": "PATCH_LEVELS V1_36", "b": "PATCH_LEVEL", "c": "PATCH_LEVEL V1_36"}
-    page, untested = versions.rendered({pathlib.Path(f"t/test_{name}.py"): text for name, text in texts.items()})
-    assert "PATCH_LEVEL" not in {row.word for row in untested}
-    assert "`t/test_c.py`" in page
-    assert "`t/test_b.py`" not in page
+@pytest.mark.parametrize(
+    ("source", "counts"),
+    [
+        ("V1_36\ndef test_the_version_document_has_gos_members_in_order(): ...", True),
+        ("def test_the_version_document_has_gos_members_in_order(): ...", False),
+        ("V1_36\ndef test_another_promise(): ...", False),
+    ],
+    ids=["exists and tells releases apart", "tells no releases apart", "is gone"],
+)
+def test_a_test_of_a_difference_exists_and_tells_releases_apart(
+    versions: ModuleType, tmp_path: pathlib.Path, source: str, counts: bool
+) -> None:
+    path = tmp_path / "tests/unit/discovery/test_groups.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+
+    page, untested = versions.rendered(versions.Tests(tmp_path, ["tests"]))
+
+    assert ("discovery.groups.PATCH_LEVEL" not in {row.key for row in untested}) is counts
+    assert (f"`tests/unit/discovery/test_groups.py::{source.rpartition('def ')[2][:-7]}`" in page) is counts
+
+
+def test_a_test_that_is_named_for_no_difference_fails_the_check(versions: ModuleType, tmp_path: pathlib.Path) -> None:
+    tests = versions.Tests(tmp_path, ["tests"])
+    versions.rendered(tests)
+    assert not tests.unused
+    assert versions.Tests(tmp_path, ["tests"]).unused
 
 
 def test_the_page_is_what_the_declarations_say(versions: ModuleType) -> None:

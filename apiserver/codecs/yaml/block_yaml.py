@@ -40,7 +40,7 @@ OTHER = object()
 
 class Blocks:
     """Nodes that were read before, by their text with its indentation. Equal blocks are read once, and are the same value then, which must
-    not be changed. Half of the text of large definitions repeats other text of theirs."""
+    not be changed. Half of the text of large definitions repeats other parts of them."""
 
     MOST_CHARACTERS = 16 << 10
     """The longest block that is kept. The parts of longer ones are."""

@@ -30,8 +30,8 @@ ENOUGH = 0.98
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", dest="folders", type=pathlib.Path, action="append", default=[])
-    parser.add_argument("--target-version", default="", help="of kube-apiserver, as in 1.36.3")
-    parser.add_argument("--kubeconfig", type=pathlib.Path, help="of a kube-apiserver that runs already")
+    parser.add_argument("--target-version", default="", help="the version of kube-apiserver, as in 1.36.3")
+    parser.add_argument("--kubeconfig", type=pathlib.Path, help="a kubeconfig of a kube-apiserver that runs already")
     parser.add_argument("--seed", default="34")
     parser.add_argument("--objects", type=int, default=2, help="objects of each version")
     parser.add_argument("--project", default="", help="only projects with this text in their names")

@@ -1,4 +1,4 @@
-"""The requests about one definition. What is asked depends on what kube-apiserver answers."""
+"""The requests about one definition. kube-apiserver's answers decide which requests follow."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class File:
 
 @dataclass
 class Project:
-    """A Go module or a folder. Of several texts of a definition it has the longest: others are cut for tests."""
+    """A Go module or a folder. It has the longest of several texts of a definition: others are cut for tests."""
 
     name: str
     files: dict[str, File] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def _add(project: Project, path: pathlib.Path) -> None:
 
 
 def _documents(text: str) -> Iterator[str]:
-    """Yield the definitions of a file. Templates of charts are none."""
+    """Yield the definitions of a file, without templates of charts."""
     for document in _SEPARATOR.split(text):
         if _KIND.search(document) and _V1.search(document) and not _TEMPLATE.search(document):
             yield document.strip("\n") + "\n"

@@ -39,7 +39,7 @@ SHARED = ("io.k8s.apimachinery.", "io.k8s.api.autoscaling.")
 
 @dataclass
 class Result:
-    """What became of a project."""
+    """The outcome of a project."""
 
     name: str
     definitions: int = 0
@@ -53,7 +53,7 @@ class Result:
     codes: collections.Counter[str] = field(default_factory=collections.Counter)
     differences: list[str] = field(default_factory=list)
     slow: list[str] = field(default_factory=list)
-    """What the log says about steps of the event loop above the budget."""
+    """Lines of the log about steps of the event loop above the budget."""
 
     @property
     def accepted(self) -> int:

@@ -18,8 +18,8 @@ from apiserver.migration import sources
 from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import Reader
-from apiserver.storage import loading
-from apiserver.storage.loading import Loading
+from apiserver.storage.operations import loading
+from apiserver.storage.operations.loading import Loading
 from apiserver.watchcache.entry import split
 from tests.fixtures.valkey import Server, install, patient
 

@@ -19,8 +19,8 @@ from apiserver.migration.exporting import Export
 from apiserver.migration.objects import Item, Reader
 from apiserver.migration.sources import Server as Source
 from apiserver.schema.resource import Resource
-from apiserver.storage import loading
-from apiserver.storage.loading import ABSENT, Carried, Loading
+from apiserver.storage.operations import loading
+from apiserver.storage.operations.loading import ABSENT, Carried, Loading
 from tests.fixtures.valkey import Server, install, patient
 
 _NUMBERS = itertools.count()

@@ -18,8 +18,8 @@ from apiserver.migration import sources
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
 from apiserver.schema.resource import Resource
-from apiserver.storage import loading
-from apiserver.storage.loading import Carried, Loading
+from apiserver.storage.operations import loading
+from apiserver.storage.operations.loading import Carried, Loading
 from apiserver.storage.store import Write
 from apiserver.watchcache.entry import Key, Revision, split
 from tests.fixtures.valkey import Open, Server, forget, install, patient

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import administration, functions, log
+from apiserver.storage import functions, log
 from apiserver.storage.functions import Commands, Lost, Mutation
+from apiserver.storage.operations import administration
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys

@@ -8,9 +8,10 @@ import re
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import administration, functions, lineage, pipeline, preflight, rights
-from apiserver.storage.administration import InitRefused
+from apiserver.storage import functions, lineage, pipeline, preflight
 from apiserver.storage.functions import Commands, Head, Lost
+from apiserver.storage.operations import administration, rights
+from apiserver.storage.operations.administration import InitRefused
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.storage.preflight import Server as Described

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.storage import administration, functions, preflight
+from apiserver.storage import functions, preflight
 from apiserver.storage.functions import Commands, Head
+from apiserver.storage.operations import administration
 from apiserver.storage.pipeline import Connection
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys

@@ -1,4 +1,4 @@
-"""Which server is the primary, when a session leaves it, and what becomes of the one that was left."""
+"""Sessions find the primary and leave it, and depose the one that they left."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import pytest_asyncio
 
 from apiserver.config.store_address import Node
 from apiserver.serving import pki
-from apiserver.storage import administration, functions, patience, rights
+from apiserver.storage import functions, patience
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands
+from apiserver.storage.operations import administration, rights
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
 from apiserver.storage.sentinel import Sentinels
@@ -182,7 +183,9 @@ async def test_unknown_name_is_an_error_that_says_so(played: list[Played]) -> No
             await sentinels.primary()
 
 
-async def test_sentinels_that_demand_a_user_get_theirs(played: list[Played], tmp_path: Path) -> None:
+async def test_sentinels_that_demand_a_user_get_the_one_of_their_own_flags(
+    played: list[Played], tmp_path: Path
+) -> None:
     all_name(played, A)
     for each in played:
         each.password = "secret"

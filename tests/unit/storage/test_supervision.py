@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.storage import bootstrap, lineage, rights, upkeep, writes
-from apiserver.storage.embedded import Embedded
+from apiserver.storage import bootstrap, lineage, upkeep, writes
+from apiserver.storage.operations import rights
+from apiserver.storage.operations.embedded import Embedded
 from apiserver.storage.pipeline import Connection, Failed
 from apiserver.storage.store import Store, Write, next_pause
 from apiserver.watchcache import hub

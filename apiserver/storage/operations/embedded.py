@@ -28,8 +28,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from apiserver.runtime import folders, tasks
-from apiserver.storage import rights
 from apiserver.storage.errors import NoRoom, Unavailable
+from apiserver.storage.operations import rights
 
 logger = logging.getLogger(__name__)
 

