@@ -32,7 +32,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Unfit(ValueError):
-    """What was given cannot stand in the objects. The text names the flag."""
+    """A given value cannot stand in the objects. The text names the flag."""
 
 
 def written(

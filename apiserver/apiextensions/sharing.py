@@ -1,6 +1,6 @@
 """Parts that definitions share while they are loaded. They repeat themselves and each other, so most schemas are equal to one before.
 
-Equal text is read as one value. What is made of that value is one as well: the decoded schema, its node, the verdict of the checks.
+Equal text is read as one value, and so is its result: the decoded schema, its node, the verdict of the checks.
 Nothing may change these values.
 """
 
@@ -23,8 +23,10 @@ class Schema(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What warnings and checks look for in a schema and everything below it. `formats` are unknown ones, `sets` those whose items are lists
-    or objects: the types of these. `defaults`: there are some besides null."""
+    """The facts that warnings and checks look for in a schema and everything below it.
+
+    `formats` are unknown ones. `sets` are the types of items of sets that are lists or objects. `defaults`: there are some besides null.
+    """
 
     formats: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
@@ -33,7 +35,7 @@ class Facts(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Sharing:
-    """What was found in one load, by the identity of values, all of which it keeps. Drop it after the load.
+    """The findings of one load, by the identity of values, all of which it keeps. Drop it after the load.
 
     * `schemas` are decoded schemas, by their JSON. `compacted` are schemas with their compact form.
     * `nodes` are structural schemas, by their source.

@@ -1,1 +1,1 @@
-"""What is done to a store from outside of a server: prepare, check and load it, grant rights on it, run one."""
+"""Prepare, check and load a store, grant rights on it, and run one."""
