@@ -220,17 +220,14 @@ def test_kinds_check_prints_what_definitions_serve(tmp_path: pathlib.Path, capsy
     assert errors == f'warning: {tmp_path}/a.json: lamps.example.test: unknown field "zz"\n'
 
 
-def test_kinds_check_warns_of_versions_that_need_a_conversion_webhook(
+def test_kinds_check_takes_versions_that_a_webhook_converts(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://convert.example.test"}}
     spec = {**DEFINITION["spec"], "conversion": {"strategy": "Webhook", "webhook": webhook}}
     (tmp_path / "a.json").write_text(json.dumps({**DEFINITION, "spec": spec}))
     assert program.run(["kinds", "check", str(tmp_path)], {}) == 0
-    assert capsys.readouterr().err == (
-        f"warning: {tmp_path}/a.json: lamps.example.test: spec.conversion: Sluice does not call conversion webhooks: "
-        "requests in v1beta1 get 500, only the stored version v1 can be used\n"
-    )
+    assert capsys.readouterr().err == ""
 
 
 def test_kinds_check_prints_every_error_of_definitions_and_exits_with_two(

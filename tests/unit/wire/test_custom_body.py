@@ -203,8 +203,8 @@ def test_the_result_of_a_patch_is_pruned_and_completed() -> None:
         patched(json.dumps(value).encode(), validation="Strict")
 
 
-def test_the_result_of_an_apply_gets_defaults_and_keeps_nulls() -> None:
+def test_the_result_of_an_apply_keeps_nulls_and_gets_no_defaults() -> None:
     terms = body.Terms(resource=TESTS, kinds=KINDS, now=NOW, validation="Warn", warnings=Warnings())
     value = {"apiVersion": "g/v1", "kind": "Test", "metadata": {"name": "x"}, "spec": {"a": None}}
     found = body.decode_applied(terms, value, Document({"metadata": {"name": "x"}}))
-    assert found == {"metadata": {"name": "x"}, "spec": {"a": None, "d": "x"}}
+    assert found == {"metadata": {"name": "x"}, "spec": {"a": None}}
