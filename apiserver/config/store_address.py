@@ -58,10 +58,7 @@ class StoreAddress:
 
 def parse(text: str) -> StoreAddress:
     """Parse a store's URL. Raises ValueError, whose text never shows the value, because that may hold a password."""
-    try:
-        url = urlsplit(text)
-    except ValueError:
-        raise ValueError("is not a URL") from None
+    url = _split(text)
     first, _, form = url.scheme.partition("+")
     if first == "unix" and not form:
         if not url.path:
@@ -75,14 +72,25 @@ def parse(text: str) -> StoreAddress:
     return _sentinels(url, scheme) if form else _one(url, scheme)
 
 
+def _split(text: str) -> SplitResult:
+    """Return the parts of a URL. `urlsplit` of some Python versions refuses several hosts of which one is an IPv6 address."""
+    scheme, delimiter, rest = text.partition("://")
+    if not delimiter:
+        return urlsplit("")
+    hosts, slash, path = rest.partition("/")
+    where = urlsplit(slash + path)
+    return where._replace(scheme=scheme.lower(), netloc=hosts)
+
+
 def _one(url: SplitResult, scheme: str) -> StoreAddress:
     if "," in url.netloc.rpartition("@")[2]:
         raise ValueError("names several servers: name one, or sentinels with redis+sentinel://…/NAME")
     try:
-        _ = url.port
+        one = urlsplit(f"//{url.netloc}")
+        _ = one.port
     except ValueError:
         raise ValueError("is not a URL") from None
-    if not url.hostname:
+    if not one.hostname:
         raise ValueError("names no host")
     return StoreAddress(url._replace(scheme=scheme).geturl())
 

@@ -82,8 +82,11 @@ def _reason(error: Exception) -> str:
 
 
 def errors(options: StoreOptions) -> Iterator[str]:
-    """Yield what contradicts or cannot be used in these settings, for the start of the program."""
-    address = store_address.parse(options.url)
+    """Yield what contradicts or cannot be used in these settings, for the start of the program. The URL has its own error."""
+    try:
+        address = store_address.parse(options.url)
+    except ValueError:
+        return
     if not address.tls and any((options.ca_file, options.cert_file, options.key_file)):
         yield "--redis-ca-file, --redis-cert-file and --redis-key-file need a --redis-url with TLS, such as rediss://"
     if options.key_file and not options.cert_file:

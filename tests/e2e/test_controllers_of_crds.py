@@ -328,10 +328,14 @@ def test_snapshot_of_a_claim_is_taken_and_deleted_by_its_driver(
     taken = found(admin, f"{path}/new")
     assert taken["status"]["boundVolumeSnapshotContentName"] == content
     assert taken["status"]["restoreSize"] == "1Gi"
-    assert taken["metadata"]["finalizers"] == [
+    protections = {
         "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection",
         "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection",
-    ]
+    }
+    until(
+        lambda: {*found(admin, f"{path}/new")["metadata"]["finalizers"]} == protections,
+        "the snapshot has its finalizers",
+    )
     assert found(admin, f"{SNAPSHOT}/volumesnapshotcontents/{content}")["status"]["restoreSize"] == 1 << 30
     # The claim is protected while the snapshot is taken, and not any longer.
     protection = "snapshot.storage.kubernetes.io/pvc-as-source-protection"

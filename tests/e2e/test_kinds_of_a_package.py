@@ -138,7 +138,7 @@ def test_the_store_gets_a_place_for_kinds_that_come_later(site: pathlib.Path, em
     assert f"{GROUP}/ships: created" in added
     assert "resource.sluice.dev/resourceslices: already there" in added
     assert sluice("check", "--kinds", "harbour").returncode == 0
-    assert f"{GROUP}/ships: epoch" in sluice("info", "--kinds", "harbour").stdout
+    assert f"{GROUP}/ships: schema 2, epoch" in sluice("info", "--kinds", "harbour").stdout
 
 
 def test_a_package_that_cannot_be_served_ends_the_start_with_code_2(tmp_path: pathlib.Path) -> None:

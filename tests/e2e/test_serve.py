@@ -229,7 +229,7 @@ def test_a_store_that_was_never_initialised_is_refused_until_it_is(authorities: 
     assert (checked.returncode, [line for line in checked.stdout.splitlines() if not line.startswith("warning")]) in (
         (0, []), (0, ["nothing is wrong"]),
     )  # fmt: skip
-    assert f"{GROUP}/resourceslices: epoch" in sluice("store", "info", SLUICE_REDIS_URL=store).stdout
+    assert f"{GROUP}/resourceslices: schema 2, epoch" in sluice("store", "info", SLUICE_REDIS_URL=store).stdout
 
 
 def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(serving: Serve) -> None:

@@ -635,7 +635,7 @@ async def test_missing_library_stops_writes_until_it_is_loaded_again(own_server:
 
 async def test_another_version_of_the_library_is_refused(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
-    own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE.replace(b"N_LIMIT = ", b"N_LIMIT = 1 + "))
+    own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE.replace(b"TRIM_STEP = ", b"TRIM_STEP = 1 + "))
     stores = await opening(own_server, THINGS, wait=False)
     await eventually(lambda: "function library is" in (stores.why_not_ready() or ""))
     await install(own_server, THINGS)

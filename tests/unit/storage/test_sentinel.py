@@ -54,7 +54,8 @@ class Played:
         assert self._listener is not None
         self._listener.close()
         for writer in self._writers:
-            writer.transport.abort()
+            if not writer.is_closing():
+                writer.transport.abort()
         await self._listener.wait_closed()
         for _ in range(3):
             await asyncio.sleep(0)  # the readers see the end
