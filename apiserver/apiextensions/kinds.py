@@ -24,7 +24,7 @@ from apiserver.schema.shapes import CUSTOM
 from apiserver.schema.structural import below
 from apiserver.structural import merging
 from apiserver.structural.defaulting import defaulter, defaults_of, filler
-from apiserver.structural.embedded import coercer
+from apiserver.structural.embedded import coercer, embedding
 from apiserver.structural.judging import Judge
 from apiserver.structural.openapi import published
 from apiserver.structural.pruning import pruner
@@ -120,13 +120,14 @@ def _custom(
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
     templates = [jsonpath.parse(f"{{{path}}}") for path in indexed.values()]
     webhook = _webhook(definition)
-    defaults = defaults_of(schema)
+    defaults, embedded = defaults_of(schema), embedding(schema)
     prune, fill, default = pruner(schema), filler(schema, defaults), defaulter(schema, defaults)
     prepared = set[Release]()
 
     def prepare(release: Release) -> None:
         judge.prepare(release)
-        _ = schema in defaults  # looks for them
+        for found in (defaults, embedded):
+            _ = schema in found  # looks for them
         prepared.add(release)
 
     return Custom(
@@ -134,7 +135,7 @@ def _custom(
         prune=prune,
         fill=fill,
         default=default,
-        coerce=coercer(schema),
+        coerce=coercer(schema, embedded),
         indexed=indexed,
         fields=fields_of(templates),
         fields_in=frozenset(template.leading[0] for template in templates),
@@ -142,12 +143,12 @@ def _custom(
         has_rules=has_rules,
         prepare=prepare,
         ready=prepared.__contains__,
-        adopt=adopter(schema, CUSTOM, prune=prune, fill=fill, default=default),
+        adopt=adopter(schema, CUSTOM, prune=prune, fill=fill, default=default, embedding=embedded),
         merge_type=_merge_type(version),
         scale=scale,
         served=version.served,
         webhook=webhook,
-        convert=converter(schema, drops=webhook is None),
+        convert=converter(schema, embedded, drops=webhook is None),
     )
 
 

@@ -69,13 +69,14 @@ def _as_written(value: Any, levels: int = _LEVELS) -> Any:
     return value
 
 
-def coercer(schema: Structural, *, drops: bool = False) -> Coerce:
+def coercer(schema: Structural, holders: Holders | None = None, *, drops: bool = False) -> Coerce:
     """Return a function that coerces embedded resources in place. It returns the first error, "" without one.
 
     Metadata becomes what ObjectMeta holds. The paths of members that ObjectMeta does not have are appended to a list, if there is one, in
-    order. `drops`: wrong values are dropped instead, as upstream does with what it reads from storage.
+    order. `drops`: wrong values are dropped instead, as upstream does with what it reads from storage. `holders` is the `embedding` of the
+    schema, which several functions can share.
     """
-    holders = embedding(schema)
+    holders = embedding(schema) if holders is None else holders
     root = _Plan(schema, holders)
 
     def coerce(obj: Object, unknown: list[str] | None) -> str:

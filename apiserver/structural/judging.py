@@ -99,6 +99,7 @@ class Judge:
         """Compile what judging needs in a release, unless that was done. Large schemas take a tenth of a second and more, so this belongs
         into a thread."""
         self._validator.prepare(release)
+        _ = self._embedded, self._list_types  # both are made when they are asked for
         if self._status is not None:
             self._status[1].prepare(release)
         rules = None if self._rules is None else self._rules(release)

@@ -16,18 +16,22 @@ from apiserver.schema.structural import Structural
 from apiserver.schema.types import Struct
 from apiserver.structural import defaulting, embedded, pruning
 from apiserver.structural.defaulting import Fill
+from apiserver.structural.holders import Holders
 from apiserver.structural.pruning import Prune
 
 _METADATA = "metadata"
 
 
-def adopter(schema: Structural, shape: Struct, *, prune: Prune, fill: Fill, default: Fill) -> Adopt:
+def adopter(
+    schema: Structural, shape: Struct, *, prune: Prune, fill: Fill, default: Fill, embedding: Holders | None = None
+) -> Adopt:
     """Return the reader of the stored values of a kind. `schema` is that of the stored version, with the functions made of it. `shape` is
     that of all custom resources.
 
     A value comes back as the same object if nothing changes. Metadata is not looked at.
     """
-    coerce, embedding = embedded.coercer(schema, drops=True), embedded.embedding(schema)
+    embedding = embedded.embedding(schema) if embedding is None else embedding
+    coerce = embedded.coercer(schema, embedding, drops=True)
 
     def change(obj: Object, *, nulls: bool) -> bool:
         unknown: list[str] = []
@@ -50,7 +54,9 @@ def adopter(schema: Structural, shape: Struct, *, prune: Prune, fill: Fill, defa
     return adopt
 
 
-def converter(target: Structural, *, drops: bool = True) -> Callable[[Object], Object]:
+def converter(
+    target: Structural, embedding: Holders | None = None, *, drops: bool = True
+) -> Callable[[Object], Object]:
     """Return the conversion to a version, for definitions whose versions differ by their schemas only (strategy None), and the end of
     the conversion by a webhook.
 
@@ -58,7 +64,11 @@ def converter(target: Structural, *, drops: bool = True) -> Callable[[Object], O
     filled in. Embedded resources that the version cannot read lose what is wrong; upstream fails to read such an object. Without `drops`
     they raise ValueError.
     """
-    prune, drop, coerce = pruning.pruner(target), defaulting.dropper(target), embedded.coercer(target, drops=drops)
+    prune, drop, coerce = (
+        pruning.pruner(target),
+        defaulting.dropper(target),
+        embedded.coercer(target, embedding, drops=drops),
+    )
 
     def convert(obj: Object) -> Object:
         prune(obj, None)

@@ -26,4 +26,6 @@ def _prepare(kinds: Kinds, resource: Resource, release: Release) -> None:
         # The managers of an object may have written it in any version.
         if version.stored is resource.stored:
             typedefs.type_of(version)
-    resource.custom.prepare(release)
+    for each in {resource.custom, resource.stored.custom}:
+        assert each is not None
+        each.prepare(release)
