@@ -76,6 +76,10 @@ def aggregated(folder: pathlib.Path) -> Iterator[Target]:
     with bed.Bed(folder, group=GROUP, versions=VERSIONS, serve_flags=[f"--crds={CRDS}"]) as cluster:
         logs = {replica.process.log: TRACEBACK for replica in cluster.replicas if replica.process}
         logs[cluster.plane.folder / "kube-apiserver.log"] = PANIC
+        with cluster.connect() as admin:
+            for version in VERSIONS:
+                path = f"/openapi/v3/apis/{GROUP}/{version}"
+                plane.until(functools.partial(_answers, admin, path, 200), f"kube-apiserver has {path}")
         yield Target("aggregated", GROUP, cluster.admin, True, logs)
 
 
