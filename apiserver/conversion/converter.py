@@ -10,7 +10,7 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from apiserver.apimachinery import errors
@@ -20,8 +20,9 @@ from apiserver.conversion import review
 from apiserver.conversion.calling import Calls
 from apiserver.conversion.review import Failed, Failure
 from apiserver.listcache.encoding import EncodingCache, Encodings
+from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Object, Resource
-from apiserver.watchcache.entry import SUPERSEDED, Entry, Event, Key, Revision, splice
+from apiserver.watchcache.entry import SUPERSEDED, Entry, Event, Key, Revision, batches, splice
 
 MOST_OBJECTS, MOST_BYTES = 64, 256 << 10
 """Objects of one call, and their bytes; a larger object goes alone. Their results are made in one piece of work."""
@@ -45,17 +46,16 @@ class Conversions:
         self._calls = calls
         self._cache = cache
         self._guarded = guarded
-        self._converters: dict[int, Converter] = {}
+        self._converters: dict[Custom, Converter] = {}
 
     def of(self, resource: Resource) -> Converter | None:
         """Return the converter of a version; None if its objects are those in the store."""
-        if not resource.converted:
+        custom = resource.custom
+        if custom is None or not resource.converted:
             return None
-        found = self._converters.get(id(resource))
+        found = self._converters.get(custom)
         if found is None:
-            found = self._converters[id(resource)] = Converter(
-                resource, self._calls, self._cache, guarded=self._guarded
-            )
+            found = self._converters[custom] = Converter(resource, self._calls, self._cache, guarded=self._guarded)
         return found
 
     async def typed(self, source: Resource, target: Resource, value: Object) -> Object:
@@ -148,7 +148,7 @@ class Converter:
                 fresh.append(entry)
             else:
                 waiting[running] = None
-        for batch in _batches(fresh):
+        for batch in batches(fresh, count=MOST_OBJECTS, size=MOST_BYTES):
             found.update(await asyncio.shield(self._started(batch)))
         for running in waiting:
             found.update(await asyncio.shield(running))
@@ -276,16 +276,3 @@ def _headed(resource: Resource, value: bytes) -> bytes:
     """Return the JSON of a stored value as Go writes it, with apiVersion and kind."""
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return rawjson.escaped(rawjson.dumps(head))[:-1] + b"," + value[1:]
-
-
-def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    size = 0
-    for entry in entries:
-        if batch and (len(batch) == MOST_OBJECTS or size + entry.size > MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += entry.size
-    if batch:
-        yield batch

@@ -6,7 +6,7 @@ Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, recorded, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
-from apiserver.watchcache.entry import Entry, splice
+from apiserver.watchcache.entry import Entry, batches, splice
 from apiserver.wire import body
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -67,23 +67,9 @@ async def delete_collection(services: Services, call: Call) -> Any:
     def delete_next(entry: Entry) -> Awaitable[None]:
         return turns.take(lambda done: delete_one(services, call, entry.name, wanted, admitted_as="", admitted=done))
 
-    for batch in _batches(page.entries):
+    for batch in batches(page.entries, count=AT_ONCE, size=BYTES_AT_ONCE):
         await _all(map(delete_next, batch))
     return await read.listing(answer, page, chosen)
-
-
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Yield batches in order, bounded in number and in bytes."""
-    batch: list[Entry] = []
-    size = 0
-    for entry in entries:
-        if batch and (len(batch) == AT_ONCE or size + entry.size > BYTES_AT_ONCE):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += entry.size
-    if batch:
-        yield batch
 
 
 async def _all(deletions: Iterable[Awaitable[None]]) -> None:

@@ -173,7 +173,7 @@ async def check(
         size = estimated(new)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
     if resource.custom is not None and resource.custom.has_rules:
-        quick = size <= CHANGE.limit and resource.custom.ready(context.gates.release)
+        quick = size <= CHANGE.limit
     pool = workers.BODIES if quick else workers.EXPRESSIONS
     judgement = await _judgement(context, resource, new, old, sub=sub, size=size, quick=quick)
     if labels.asked and await labels.refresh():

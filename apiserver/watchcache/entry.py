@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NewType, Protocol
@@ -193,3 +193,17 @@ class Event(msgspec.Struct, gc=False, eq=False):
     entry: Entry
     previous: Entry | None
     encodings: CachedFrames | None = None
+
+
+def batches(entries: Iterable[Entry], *, count: int, size: int) -> Iterator[list[Entry]]:
+    """Yield entries in order, at most `count` at a time and of at most `size` bytes together. A larger one is alone."""
+    batch: list[Entry] = []
+    held = 0
+    for entry in entries:
+        if batch and (len(batch) == count or held + entry.size > size):
+            yield batch
+            batch, held = [], 0
+        batch.append(entry)
+        held += entry.size
+    if batch:
+        yield batch

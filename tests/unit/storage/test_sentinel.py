@@ -270,14 +270,19 @@ def holds(server: Server, resource: str, key: str) -> bool:
     return bool(server("HEXISTS", Commands(resource).keys.objects, key))
 
 
+async def start(played: list[Played], old: Server, new: Server, resource: str) -> None:
+    """Make `old` the primary of a new store, and `new` its replica."""
+    name(played, old, new)
+    await administration.init(patient(url(played)), [resource])
+    follow(new, old)
+
+
 async def test_server_follows_when_the_sentinels_name_another(
     played: list[Played], pair: tuple[Server, Server], resource: str, opening: Open
 ) -> None:
     """The old primary lives, stays a primary and keeps its connections, as behind a Service."""
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     store = (await opening(url(played), resource))[resource]
     first = await create(store, "a")
     await eventually(lambda: holds(new, resource, "a"))
@@ -294,9 +299,7 @@ async def test_primary_that_was_left_refuses_every_server(
 ) -> None:
     """A second server reaches only the old primary: it must neither write there nor read what is out of date."""
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     ours = (await opening(url(played), resource))[resource]
     theirs = (await opening(old, resource))[resource]
     await create(ours, "a")
@@ -315,9 +318,7 @@ async def test_deposed_primary_serves_again_when_the_sentinels_name_it(
     played: list[Played], pair: tuple[Server, Server], resource: str, opening: Open
 ) -> None:
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     stores = await opening(url(played), resource)
     store = stores[resource]
     await create(store, "a")
@@ -341,9 +342,7 @@ async def test_session_leaves_for_a_primary_with_a_later_epoch(
 ) -> None:
     """The sentinels do not answer, and somebody who reached them has taken the other server over."""
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     stores = await opening(url(played), resource)
     store = stores[resource]
     await create(store, "a")
@@ -393,9 +392,7 @@ async def test_takeover_lies_above_what_other_servers_have(
 ) -> None:
     """A lost takeover is not repeated, as long as its server can be asked."""
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     ahead = int(old("HGET", Commands(resource).keys.meta, "epoch")) + (1 << 30)
     await eventually(lambda: new("EXISTS", Commands(resource).keys.meta))
     new("REPLICAOF", "NO", "ONE")
@@ -422,9 +419,7 @@ async def test_serving_user_may_do_all_that_a_failover_needs(
     played: list[Played], pair: tuple[Server, Server], resource: str, opening: Open
 ) -> None:
     old, new = pair
-    name(played, old, new)
-    await administration.init(patient(url(played)), [resource])
-    follow(new, old)
+    await start(played, old, new, resource)
     for server in pair:
         server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
     serving = url(played, password="pw").replace("//:", f"//{rights.SERVING_USER}:")
