@@ -22,6 +22,8 @@ from tests.fixtures.server import Reply
 V1 = f"/apis/{DRA_GROUP}/v1"
 COUNT, GOLD = f"count/resourceclaims.{DRA_GROUP}", "gold.deviceclass.resource.k8s.io/devices"
 IMPLICIT, EXTENDED = "requests.deviceclass.resource.kubernetes.io/gold", "requests.example.com/gold"
+PROBE = "probe.deviceclass.resource.k8s.io/devices"
+"""Nothing of it is allowed, so whoever refuses a claim of it follows the quota."""
 VERSION = "apiserver.config.k8s.io/v1"
 PLATINUM = {"apiGroup": DRA_GROUP, "resource": "resourceclaims", "matchContains": ["platinum"]}
 QUOTAS = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": [PLATINUM]}
@@ -82,12 +84,21 @@ class Namespace:
         self.path = f"/api/v1/namespaces/{self.name}"
         self.claims = f"{V1}/namespaces/{self.name}/resourceclaims"
         make(admin, "/api/v1/namespaces", {"metadata": {"name": self.name}})
-        make(admin, f"{self.path}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": dict(hard)}})
+        spec = {"hard": {**hard, PROBE: "0"}}
+        make(admin, f"{self.path}/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})
         self.counts(dict.fromkeys(hard, "0"))
+        self.followed_by(admin)
+
+    def followed_by(self, admin: Connection) -> None:
+        """Waits until this server follows the quota: it admits what it does not know to be limited, and counts nothing."""
+        probe = {"metadata": {"name": "probe"}, "spec": {"devices": {"requests": [exactly(1, device_class="probe")]}}}
+        path = f"{self.claims}?dryRun=All"
+        until(lambda: admin.ask("POST", path, probe).status == 403, "the quota is followed", seconds=SECONDS)
 
     def used(self) -> dict[str, str]:
+        """What is used of the limits that the test named; {} before anything was counted."""
         used: dict[str, str] = self.admin.ask("GET", f"{self.path}/resourcequotas/q").json["status"].get("used", {})
-        return used
+        return {name: amount for name, amount in used.items() if name != PROBE}
 
     def counts(self, expected: Mapping[str, str]) -> None:
         """Waits until the controller has found out that so much is used."""
@@ -155,6 +166,8 @@ def test_claims_use_devices_of_their_class_until_they_are_deleted(admin: Connect
 
 def test_creations_of_several_processes_get_exactly_the_remaining_quota(connect: Connect, admin: Connection) -> None:
     space = Namespace(admin, {COUNT: "20"})
+    with connect(1) as other:
+        space.followed_by(other)
 
     def some(part: int) -> Sequence[str]:
         with connect(part % 2) as own:
