@@ -139,6 +139,7 @@ def store_options(storage: config.Storage) -> StoreOptions:
         ca_file=_path(storage.ca_file),
         cert_file=_path(storage.cert_file),
         key_file=_path(storage.key_file),
+        object_limit=storage.object_bytes,
     )
 
 

@@ -536,7 +536,7 @@ def filters(
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
     constrained = gates.enabled(features.CONSTRAINED_IMPERSONATION)
     return [
-        partial(recover.recover, new_id=Uuids(), workers=workers),
+        partial(recover.recover, new_id=Uuids(), body_limit=config.storage.body_bytes, workers=workers),
         request_info.request_info,
         partial(observe.observe, served=served.paths, clock=clock, log_requests=config.logging.verbosity >= 3),
         partial(draining.drain, state=app.drain),

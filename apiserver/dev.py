@@ -91,7 +91,9 @@ async def _serve(
 ) -> None:
     now = dt.datetime.now(dt.UTC)
     kit = pki.kit(config.dev.data_dir / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
-    options = dataclasses.replace(_patient(await store.start()), fault=store.fault)
+    options = dataclasses.replace(
+        _patient(await store.start()), fault=store.fault, object_limit=config.storage.object_bytes
+    )
 
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)

@@ -29,6 +29,7 @@ from apiserver.apimachinery.releases import Release
 from apiserver.app import App
 from apiserver.audit.opening import open_auditor
 from apiserver.cluster.front import Front
+from apiserver.codecs.json import json_syntax
 from apiserver.config import config
 from apiserver.delegation import Delegates
 from apiserver.generations import Generation, Generations
@@ -190,6 +191,7 @@ async def serve(
     check_parser()
     remember_no_targets()
     allocator.give_back()
+    json_syntax.expect_bodies(settings.storage.body_bytes)
     raise_descriptor_limit()
     shared = is_handed_over(environ, pid=os.getpid())
     sock = sock or listen(settings, environ)

@@ -27,8 +27,10 @@ from kubetext.quoting import go_quote
 
 __all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
 
-MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
-"""Upstream's MaxRequestBodyBytes."""
+LEAST_OBJECT_BYTES, MOST_OBJECT_BYTES = 3 << 19, 8 << 20
+"""Range of `--max-object-bytes`, from etcd's limit. A batch, a page and a watch event hold at least one object, so none bounds it."""
+BODY_TO_OBJECT = 2
+"""Bytes of a request body to bytes of an object, as upstream: MaxRequestBodyBytes is 3 MiB, etcd's limit 1.5 MiB."""
 WRITE_SECONDS = 34.0
 """Upper bound of one write of one object (upstream: `requestTimeoutUpperBound` of handlers/rest.go)."""
 MAX_HEADER_LINES = 4096
@@ -64,6 +66,13 @@ def _count(text: str) -> int:
     value = _integer(text)
     if value < 0:
         raise ValueError("must not be negative")
+    return value
+
+
+def _object_bytes(text: str) -> int:
+    value = _integer(text)
+    if not LEAST_OBJECT_BYTES <= value <= MOST_OBJECT_BYTES:
+        raise ValueError(f"must be between {LEAST_OBJECT_BYTES} and {MOST_OBJECT_BYTES}")
     return value
 
 
@@ -420,6 +429,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
+    """The store, and the bytes of the longest object in it."""
+
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
         text="the store: redis://, rediss:// (TLS) or unix://, or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; with user and "
         "password where needed", value="URL")
@@ -438,9 +449,17 @@ class Storage:
         text="key of that certificate", value="FILE")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
+    object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), _object_bytes, str(LEAST_OBJECT_BYTES),
+        text=f"longest object as it is stored, up to {MOST_OBJECT_BYTES}; a request body may be {BODY_TO_OBJECT} times as long; give all "
+        "replicas the same", value="N", actions=("import",))
     wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
         text="how long to wait for a store that does not answer yet, printing the probable cause", value="DURATION",
         actions=("init", "check", "info"))
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the longest request body."""
+        return BODY_TO_OBJECT * self.object_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -720,8 +739,8 @@ def _place_errors(action: str, v: flags.Values) -> Iterator[str]:
 
 
 def _given(v: flags.Values, name: str) -> bool:
-    """Return whether a flag is given. An invalid one counts as given."""
-    return name in v.wrong or bool(v.get(name))
+    """Return whether a flag is given, not empty. An invalid one counts as given."""
+    return name in v.wrong or (name in v.given and bool(v.get(name)))
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")

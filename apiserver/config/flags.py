@@ -204,11 +204,15 @@ class Parser(argparse.ArgumentParser):
 
 
 class Values(dict[str, Any]):
-    """By flag name. Flags in `wrong` have errors: they have no value, or that of their valid part."""
+    """By flag name. Flags in `wrong` have errors: they have no value, or that of their valid part.
+
+    Flags that are not `given` have defaults.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.wrong: set[str] = set()
+        self.given: set[str] = set()
         self.errors: list[str] = []
 
     def note(self, flag: Flag, errors: Iterable[str]) -> None:
@@ -238,6 +242,8 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
             source, text = flag.variable, environ[flag.variable]
         if text is None:
             text = flag.default_for(command)
+        else:
+            found.given.add(flag.name)
         if text is None:
             found.note(flag, [f"{flag.option} (or {flag.variable}) is required"])
             continue

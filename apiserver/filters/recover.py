@@ -31,13 +31,13 @@ BROKEN_BODY = StatusError(
 )
 
 
-def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) -> Handler:
-    """Recover from errors. `new_id` makes the id of a request without one."""
+def recover(handler: Handler, *, new_id: Callable[[], str], body_limit: int, workers: Workers) -> Handler:
+    """Recover from errors. `new_id` makes the id of a request without one. `body_limit` is the bytes of the longest request body."""
 
     async def recovering(request: Request) -> web.StreamResponse:
         sent = request.headers.get("Audit-ID")
         request.audit_id = _printable(sent) if sent else new_id()
-        exchange = request.exchange = Exchange(request)
+        exchange = request.exchange = Exchange(request, body_limit=body_limit)
         try:
             try:
                 return await handler(request)

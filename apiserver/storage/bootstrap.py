@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from apiserver.runtime.offload import READ_STORED
 from apiserver.storage import functions, log, pipeline
 from apiserver.storage.functions import Commands, Head, Range
 from apiserver.storage.log import Record
@@ -37,6 +38,8 @@ RESTARTS = 5
 
 MakeEntry = Callable[[Key, Revision, bytes], Entry]
 """Turns a stored value into an entry: splices the body and reads its attributes."""
+Prepare = Callable[[Sequence[bytes]], Awaitable[None]]
+"""Does in a thread what would take long while entries are made of these values."""
 
 
 class Restart(Exception):
@@ -66,15 +69,21 @@ class Filled:
     """Writes of this process that the window holds."""
 
 
-async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, boot_id: str) -> Filled:
-    """Read all objects and the window. Raises what a connection raises, Lost and Broken.
+async def _unprepared(values: Sequence[bytes]) -> None:
+    """Prepare nothing."""
 
-    Raises Rejected when the log is trimmed faster than it can be read.
+
+async def fill(
+    connection: Connection, commands: Commands, make: MakeEntry, *, prepare: Prepare = _unprepared, boot_id: str
+) -> Filled:
+    """Read all objects and the window. Large values are passed to `prepare` before `make`.
+
+    Raises what a connection raises, Lost and Broken. Raises Rejected when the log is trimmed faster than it can be read.
     """
     for _ in range(RESTARTS):
         try:
             with collector_paused():
-                return await _Filling(connection, commands, make, boot_id).run()
+                return await _Filling(connection, commands, make, prepare=prepare, boot_id=boot_id).run()
         except Restart:
             continue
     raise Rejected("the log is trimmed faster than it can be read")
@@ -168,10 +177,13 @@ def collector_paused() -> Iterator[None]:
 
 
 class _Filling:
-    def __init__(self, connection: Connection, commands: Commands, make: MakeEntry, boot_id: str) -> None:
+    def __init__(
+        self, connection: Connection, commands: Commands, make: MakeEntry, *, prepare: Prepare, boot_id: str
+    ) -> None:
         self._connection = connection
         self._commands = commands
         self._make = make
+        self._prepare = prepare
         self._mine = boot_id.encode() + b"."
         self._state = Blocks.of(())
         self._size = 0
@@ -213,6 +225,8 @@ class _Filling:
         parts, began = iter(rows), perf_counter()
         for name, id_, value in zip(parts, parts, parts, strict=True):
             key = Key(name.decode())
+            if len(value) > READ_STORED.limit:
+                await self._prepare([value])
             self._put(make(key, revision_of(id_), value), self._state.get(key))
             if perf_counter() - began > STEP_SECONDS:
                 await asyncio.sleep(0)
@@ -247,6 +261,9 @@ class _Filling:
     async def _follow(self, chunk: Range, position: bytes, end: bytes) -> bytes:
         began = perf_counter()
         for record in _chained(chunk, position):
+            for value in (record.old, record.value):
+                if value is not None and len(value) > READ_STORED.limit:
+                    await self._prepare([value])
             self._apply(record)
             position = record.id
             if position == end:

@@ -21,7 +21,7 @@
 -- there by a random step that the caller draws (docs/storage.md). The schema of a log says how its epochs count and where n ends. A log
 -- keeps the schema that `init` gave it. Revisions of schema 2 are below 2^53, so that JavaScript clients read them exactly.
 
-local OLD_VALUE_LIMIT = 1572864         -- a longer old value is left out of the log; the floor rises to that entry instead
+local OLD_VALUE_LIMIT = 8388608         -- a longer old value is left out of the log; the floor rises to that entry instead
 local SMALL_EPOCHS = 2 ^ 41             -- epochs of schema 2 are below it, those of schema 1 at or above it (watchcache/keys.py)
 -- zero: ms since 1970 of epoch 0. per_ms: epochs in a millisecond. step: what the caller's step, in 65536ths of a second, is divided by.
 -- n_limit: past this n the epoch is raised, which continues the log. n_end: n must stay below it; a batch takes 64 of them.

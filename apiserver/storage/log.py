@@ -84,6 +84,12 @@ def decode(entry: RawEntry) -> Record:
     return Record(id_, kind, name, fields[5], fields[7], fields[9], value, old)
 
 
+def value_of(entry: RawEntry) -> bytes | None:
+    """Return the value that an entry stores, None without one."""
+    fields = entry[1]
+    return fields[11] if len(fields) >= 12 and fields[10] == b"v" else None
+
+
 class Follower(Protocol):
     """One resource, as the reader of its log sees it."""
 
@@ -93,6 +99,12 @@ class Follower(Protocol):
     @property
     def announced(self) -> Revision:
         """The end of the log when it was last looked up."""
+
+    def unread(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return the values that `prepare` must read in a thread before they are fed, because they are large; [] for most."""
+
+    async def prepare(self, values: Sequence[bytes]) -> None:
+        """Read these values in a thread."""
 
     def feed(self, entries: Sequence[RawEntry]) -> None:
         """Take the next entries, in order. Must not raise: the follower itself detects a gap and acts on it."""
@@ -139,6 +151,15 @@ class _Portion(NamedTuple):
     after: bytes | None
 
 
+class _Held(NamedTuple):
+    """A portion that waits for `unread` values, its follower, and the position of that."""
+
+    follower: Follower
+    position: bytes | None
+    portion: _Portion
+    unread: list[bytes]
+
+
 def _portions(reply: Iterable[tuple[bytes, Sequence[RawEntry]]]) -> Iterator[_Portion]:
     """Divide an answer into portions, stream by stream."""
     for name, entries in reply:
@@ -174,6 +195,8 @@ class _Reading:
         self._announced: dict[bytes, Revision] = {}
         """The ends of the streams that were asked about and have brought nothing."""
         self._left: Iterator[_Portion] = iter(())
+        self._held: _Held | None = None
+        """A portion with large values, which are read in a thread before it is fed."""
         self._seconds = self._due = 0.0
 
     async def info(self) -> Any:
@@ -224,6 +247,9 @@ class _Reading:
             self._announced.pop(portion.name, None)
             # A follower that was filled anew since the step before reads on from another position.
             if follower is not None and (portion.after is None or portion.after == follower.position()):
+                if unread := follower.unread([value for entry in portion.entries if (value := value_of(entry))]):
+                    self._held = _Held(follower, follower.position(), portion, unread)
+                    return False
                 follower.feed(portion.entries)
             if self._loop.time() - since > SLICE_SECONDS:
                 return False
@@ -233,8 +259,16 @@ class _Reading:
         return True
 
     async def _feed_on(self) -> None:
-        while not self._feed():  # noqa: ASYNC110  (nothing is waited for: this gives way)
-            await asyncio.sleep(0)
+        while True:
+            if self._held is not None:
+                held, self._held = self._held, None
+                await held.follower.prepare(held.unread)
+                if held.follower.position() == held.position:  # else it was filled anew meanwhile
+                    held.follower.feed(held.portion.entries)
+            if self._feed():
+                return
+            if self._held is None:
+                await asyncio.sleep(0)  # gives way
 
     async def _no_position(self) -> None:
         await asyncio.sleep(SHORT_BLOCK_MS / 1000)

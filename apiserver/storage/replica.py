@@ -10,9 +10,11 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from apiserver import metrics
+from apiserver.runtime.offload import READ_STORED
 from apiserver.storage import log, losses
 from apiserver.storage.bootstrap import Filled
 from apiserver.storage.errors import Initializing
@@ -45,6 +47,8 @@ MARKS = 32
 AHEAD_MS = 86_400_000
 """An epoch may begin this far ahead of the store's clock: one day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
+REMEMBERED = 8
+"""Large values that wait for their entries. A forgotten one is read again, in a thread where the log brings it."""
 
 _BLANK = b'{"metadata":{}}'
 
@@ -116,6 +120,8 @@ class Replica:
         self._options = options
         self._index_func = index_func
         self._adopt = adopt or _as_it_is
+        self._adopted: dict[bytes, bytes | None] = {}
+        """Large values as they are read, None if unchanged, for entries that will soon be made of them."""
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self._clock = clock
         self._seen = seen
@@ -147,7 +153,7 @@ class Replica:
         """Return the entry of a stored value. Revision 0 is that of a dry run which creates: its value has no resourceVersion."""
         try:
             if is_whole(value):
-                own = self._adopt(value)
+                own = self._own(value)
                 line, verbatim = split(own)
                 labels, fields = self._index_func(line)
                 body = splice(line, revision) if revision else line
@@ -161,6 +167,28 @@ class Replica:
         self.meter.unreadable.inc()
         self.holds_unreadable = True
         return Unreadable.named(key, revision, self._no_fields)
+
+    def unread(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return the values that `prepare` must read before their entries are made: those that take long."""
+        if self._adopt is _as_it_is:
+            return []
+        return [value for value in values if len(value) > READ_STORED.limit and value not in self._adopted]
+
+    async def prepare(self, values: Sequence[bytes]) -> None:
+        """Read the large ones of these values in a thread. The next `entry` of each finds the result."""
+        adopt = self._adopt
+        for value in self.unread(values):
+            with suppress(ValueError, LookupError, TypeError, RecursionError):  # `entry` reports them
+                own = await READ_STORED.run(adopt, value)
+                if adopt is self._adopt:
+                    self._adopted[value] = None if own is value else own
+        while len(self._adopted) > max(REMEMBERED, len(values)):
+            del self._adopted[next(iter(self._adopted))]
+
+    def _own(self, value: bytes) -> bytes:
+        if len(value) <= READ_STORED.limit or value not in self._adopted:
+            return self._adopt(value)
+        return self._adopted.pop(value) or value
 
     async def caught_up(self, revision: Revision) -> None:
         if self.filled and self.applied >= revision:
@@ -229,6 +257,7 @@ class Replica:
         """Read stored values otherwise from now on: end all watches cleanly, and ask to be filled anew."""
         self._index_func = index_func
         self._adopt = adopt or _as_it_is
+        self._adopted.clear()
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self.rebuild("definition", "the definition of the kind changed")
 

@@ -24,6 +24,7 @@ from apiserver import metrics
 from apiserver.config.store_address import Node
 from apiserver.runtime import tasks
 from apiserver.runtime.fairqueue import FairQueue
+from apiserver.runtime.offload import READ_STORED
 from apiserver.storage import access, bootstrap, functions, lineage, pipeline, sentinel, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.bootstrap import Broken
@@ -197,6 +198,8 @@ class Store:
         if write.value is not None and len(write.value) > self.object_limit:
             raise TooBig(f"{len(write.value)} bytes are more than {self.object_limit}")
         self._require_state()
+        if write.value is not None and len(write.value) > READ_STORED.limit:
+            await self._replica.prepare([write.value])  # its entry is made on the event loop
         if dry_run or self._is_present(write):
             return await self._rehearse(write)
         return await self._writer.submit(self._writes, write)
@@ -570,7 +573,14 @@ class Stores(Mapping[str, Store]):
             earliest = self._loop.time() + self._options.backoff_seconds
 
     async def _fill_once(self, session: Session, replica: Replica) -> None:
-        fill = partial(bootstrap.fill, session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
+        fill = partial(
+            bootstrap.fill,
+            session.bulk,
+            replica.commands,
+            replica.entry,
+            prepare=replica.prepare,
+            boot_id=self._boot_id,
+        )
         with bootstrap.collector_paused():
             try:
                 filled = await fill()

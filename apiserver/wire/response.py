@@ -26,7 +26,7 @@ from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
 BODY_LIMIT = 3 << 20
-"""Bytes of a request body: upstream's `--max-request-body-bytes`."""
+"""Bytes of a request body, unless the store takes larger objects: upstream's MaxRequestBodyBytes."""
 HEADER_READ = 4096
 """Characters of a header that are read before the client is authenticated."""
 SLICE = 256 << 10
@@ -57,6 +57,7 @@ class Exchange:
 
     __slots__ = (
         "_accept",
+        "_body_limit",
         "_held",
         "_query",
         "annotations",
@@ -72,8 +73,9 @@ class Exchange:
         "warnings",
     )
 
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.Request, *, body_limit: int = BODY_LIMIT) -> None:
         self.request = request
+        self._body_limit = body_limit
         self.warnings = Warnings()
         self.annotations = Annotations()
         self.waits = Waits()
@@ -130,8 +132,9 @@ class Exchange:
         header = self.request.headers.get("Accept-Encoding", "")[:HEADER_READ]
         return any(token.strip() == "gzip" for token in header.split(","))
 
-    async def body(self, limit: int = BODY_LIMIT) -> bytes:
-        """Return the whole request body. Raises 413 if it is longer than `limit`."""
+    async def body(self) -> bytes:
+        """Return the whole request body. Raises 413 if it is longer than the limit."""
+        limit = self._body_limit
         parts: list[bytes] = []
         while part := await self.request.content.readany():
             self.received += len(part)
@@ -276,7 +279,7 @@ class Internal(Exchange):
     def user_agent(self) -> str:
         return ""
 
-    async def body(self, limit: int = BODY_LIMIT) -> bytes:
+    async def body(self) -> bytes:
         return b""
 
 

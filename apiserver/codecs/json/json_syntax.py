@@ -87,6 +87,8 @@ SMALL = 128 << 10
 MOST_MEMORY = 24 << 20
 """Bytes of memory that a decoded document may take, roughly: sixty thousand lists or objects, a hundred thousand members, or twice as many
 elements. Admission holds three or four copies at a time."""
+MEMORY_TO_BODY = 8
+"""MOST_MEMORY to the bytes of the longest request body, 3 MiB. A server that takes longer bodies keeps the ratio."""
 _BYTES_OF = {b"{": 320, b"[": 240, b",": 128, b":": 130}
 _AT_ONCE = 64 << 10
 """Bytes that are counted at once: other threads wait meanwhile."""
@@ -111,21 +113,36 @@ def check_memory(raw: bytes, *, size: int = 0, members: int = 0, elements: int =
     `members` and `elements` count values that the document has besides the text, in `size` bytes.
     """
     beside = members * (_BYTES_OF[b","] + _BYTES_OF[b":"]) + elements * _BYTES_OF[b","]
-    if len(raw) + size > SMALL and memory_estimate(raw) + beside > MOST_MEMORY:
+    if len(raw) + size > SMALL and memory_estimate(raw) + beside > _limit.most:
         raise too_many_values()
+
+
+class _Limit:
+    """The memory that one document may take in this process."""
+
+    most = MOST_MEMORY
+
+
+_limit = _Limit()
+
+
+def expect_bodies(size: int) -> None:
+    """Set the limit for a process that takes request bodies of `size` bytes."""
+    _limit.most = MEMORY_TO_BODY * size
 
 
 def memory_estimate(raw: bytes) -> int:
     """Return about how many bytes of memory a document takes when decoded, or a higher estimate that is below the limit."""
+    most = _limit.most
     if len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS and sum(map(_digits, _outside_strings(raw))) > MOST_DIGITS:
-        return MOST_MEMORY + 1
-    most = _estimate(raw)
-    if most <= MOST_MEMORY:
-        return most
+        return most + 1
+    highest = _estimate(raw)
+    if highest <= most:
+        return highest
     found = 0
     for part in _outside_strings(raw):
         found += _estimate(part)
-        if found > MOST_MEMORY:
+        if found > most:
             break
     return found
 

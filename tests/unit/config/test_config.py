@@ -356,7 +356,7 @@ def test_help_lists_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) 
         ("init", {"wait"}),
         ("check", {"wait"}),
         ("info", {"wait"}),
-        ("import", {"from-kubeconfig", "from-file", "dry-run"}),
+        ("import", {"from-kubeconfig", "from-file", "dry-run", "max-object-bytes"}),
         ("export", {"to-kubeconfig", "prune", "dry-run"}),
     ],
 )
@@ -453,3 +453,16 @@ def test_help_lists_the_feature_gates_a_line_each(command: str, capsys: pytest.C
 def test_no_two_settings_are_called_the_same() -> None:
     names = [flag.name for flag in config.FLAGS]
     assert len(set(names)) == len(names) > 30
+
+
+def test_flag_with_a_default_can_be_given_only_to_actions_that_use_it() -> None:
+    store = {"SLUICE_REDIS_URL": "redis://localhost:1"}
+    assert config.parse(["store", "init"], store).storage.object_bytes == config.LEAST_OBJECT_BYTES
+    with pytest.raises(config.ConfigError, match="--max-object-bytes: only for store import"):
+        config.parse(["store", "init", "--max-object-bytes=4000000"], store)
+
+
+@pytest.mark.parametrize("size", ["1572863", "8388609", "1Mi"])
+def test_longest_object_is_between_the_limit_of_etcd_and_eight_mebibytes(size: str) -> None:
+    with pytest.raises(config.ConfigError, match="--max-object-bytes"):
+        config.parse(["dev", f"--max-object-bytes={size}"], {})

@@ -12,6 +12,7 @@ from apiserver.filters.recover import recover
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Handler, Request
 from apiserver.runtime.workers import RENDERING
+from apiserver.wire.response import BODY_LIMIT
 from tests.fixtures.connection import Connection
 
 V1 = "/apis/things.example.com/v1"
@@ -30,7 +31,7 @@ def ids() -> Callable[[], str]:
 
 def outer(handler: Handler) -> Handler:
     """The filters outside every other one."""
-    return recover(request_info(handler), new_id=ids(), workers=RENDERING)
+    return recover(request_info(handler), new_id=ids(), body_limit=BODY_LIMIT, workers=RENDERING)
 
 
 def as_user(handler: Handler, user: User) -> Handler:

@@ -15,6 +15,7 @@ from apiserver.apimachinery.errors import TextError
 from apiserver.filters.recover import recover
 from apiserver.filters.state import Request
 from apiserver.runtime.workers import RENDERING
+from apiserver.wire.response import BODY_LIMIT
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import V1, connect, ids, ok
 
@@ -207,7 +208,7 @@ async def test_ids_are_made_only_for_requests_without_one() -> None:
         made.append(1)
         return "fresh"
 
-    connection = Connection(recover(ok, new_id=make, workers=RENDERING))
+    connection = Connection(recover(ok, new_id=make, body_limit=BODY_LIMIT, workers=RENDERING))
     await connection.ask("GET", "/", {"Audit-ID": "mine"})
     assert not made
     assert re.fullmatch("id-1", ids()())

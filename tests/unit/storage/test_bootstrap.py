@@ -121,7 +121,7 @@ async def test_old_values_stand_in_for_states_from_before_the_window(source: Sou
 
 
 async def test_history_begins_behind_an_unknown_old_value(source: Source) -> None:
-    large = value("a", "x" * (2 << 20))
+    large = value("a", "x" * (9 << 20))
     await source.write("a", large)
     await source.raise_floor(await source.write("b", value("b")))
     await source.write("c", value("c"))

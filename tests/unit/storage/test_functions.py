@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apiserver.config.config import MOST_OBJECT_BYTES
 from apiserver.storage import functions, log
 from apiserver.storage.functions import Commands, Lost, Mutation
 from apiserver.storage.operations import administration
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
@@ -195,7 +195,7 @@ async def test_a_write_after_its_deadline_is_refused(library: Library) -> None:
 
 
 async def test_an_old_value_above_the_limit_is_left_out_and_the_floor_rises(library: Library) -> None:
-    big = b"x" * (StoreOptions(url="").object_limit + 1)
+    big = b"x" * (MOST_OBJECT_BYTES + 1)
     _, first = await library.put("a", big)
     assert keys.revision(first) > (await library.head()).floor
     _, second = await library.put("a", b"small", first)

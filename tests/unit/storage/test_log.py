@@ -172,6 +172,12 @@ class Reader:
     def position(self) -> bytes | None:
         return self.last
 
+    def unread(self, values: Sequence[bytes]) -> list[bytes]:
+        return []
+
+    async def prepare(self, values: Sequence[bytes]) -> None:
+        raise AssertionError
+
     def feed(self, entries: Sequence[log.RawEntry]) -> None:
         self.fed.append(len(entries))
         self.last = entries[-1][0]
@@ -215,6 +221,35 @@ async def test_entries_of_one_answer_are_fed_before_other_work(
         shared_server("XADD", f"{resource}/b", "1-3", "k", "v")
         await eventually(lambda: len(story) == 8)
         assert [reader.fed for reader in readers.values()] == [[2], [2, 1], [2]]
+
+
+class ReadsInThreads(Reader):
+    """Reads long values before it is fed. `filled` is where it was filled anew meanwhile."""
+
+    filled: bytes | None = None
+
+    def unread(self, values: Sequence[bytes]) -> list[bytes]:
+        return [value for value in values if len(value) > 50]
+
+    async def prepare(self, values: Sequence[bytes]) -> None:
+        self._story += [value.decode()[:1] for value in values]
+        self.last = self.filled or self.last
+
+
+@pytest.mark.parametrize(("filled", "fed"), [(None, [1, 1]), (b"1-2", [1])], ids=["", "filled anew meanwhile"])
+async def test_a_large_value_is_read_before_its_entry_is_fed(
+    shared_server: Server, resource: str, monkeypatch: pytest.MonkeyPatch, filled: bytes | None, fed: list[int]
+) -> None:
+    monkeypatch.setattr(log, "PORTION_BYTES", 1)
+    story: list[str] = []
+    reader = ReadsInThreads(story)
+    reader.filled = filled
+    for n, text in enumerate(("x", "y" * 100), 1):
+        shared_server("XADD", resource, f"1-{n}", *["k", "a", "t", "0", "m", "-", "p", "-", "w", "-", "v"], text)
+    async with following(shared_server, {resource: reader}):
+        await eventually(lambda: reader.last == b"1-2")
+        assert reader.fed == fed
+        assert [step for step in story if step != "others"] == ["fed", "y", "fed"][: len(fed) + 1]
 
 
 class FilledAnew(Reader):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 
 import pytest
 
 from apiserver import metrics
+from apiserver.runtime.offload import READ_STORED
 from apiserver.storage import log
 from apiserver.storage.bootstrap import Filled
 from apiserver.storage.errors import Initializing
@@ -17,7 +19,7 @@ from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Progress, Replica
 from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks
-from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
+from apiserver.watchcache.entry import AdoptFunc, Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Bookmark, Wake
 from apiserver.watchcache.ring import Budget
@@ -39,7 +41,7 @@ def head(last: Revision, *, marker: str = "marker", floor: Revision | None = Non
 class Fed:
     """A replica of an empty log 7-0, and the log that goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, adopt: AdoptFunc | None = None) -> None:
         self.clock = Clock()
         self.seen: list[tuple[bytes, Entry]] = []
         self.replica = Replica(
@@ -49,6 +51,7 @@ class Fed:
             budget=Budget(1 << 30),
             clock=self.clock,
             seen=lambda token, entry: self.seen.append((token, entry)),
+            adopt=adopt,
         )
         self.fill()
 
@@ -65,6 +68,32 @@ def raw(
 ) -> RawEntry:
     head_ = (b"k", key.encode(), b"t", kind, b"m", previous.encode(), b"p", before.encode(), b"w", token)
     return id_.encode(), [*head_, *values]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_large_value_is_read_once_and_in_a_thread(changes: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    def adopt(value: bytes) -> bytes:
+        threads.append(threading.current_thread())
+        return value.replace(b"xx", b"yy") if changes else value
+
+    fed, large = Fed(adopt), value("a", "x" * READ_STORED.limit)
+    assert fed.replica.unread([large, value("a", "x")]) == [large]
+    await fed.replica.prepare([large, value("a", "x")])
+    assert fed.replica.unread([large]) == []
+    fed.feed(raw("7-1", "7-0", log.CREATE, "a", b"v", b"%b" % large))
+
+    entry = fed.replica.current(Key("a"))
+    assert entry is not None
+    assert (entry.adopted, b"yy" in entry.value) == (changes, changes)
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+    assert fed.replica.unread([large]) == [large]  # nothing is kept
+
+
+def test_values_of_kinds_that_are_read_as_they_are_need_no_thread() -> None:
+    assert Fed().replica.unread([value("a", "x" * READ_STORED.limit)]) == []
 
 
 CREATED = raw("7-1", "7-0", log.CREATE, "a", b"v", value("a", "one"))
