@@ -23,7 +23,7 @@ V1 = f"/apis/{DRA_GROUP}/v1"
 COUNT, GOLD = f"count/resourceclaims.{DRA_GROUP}", "gold.deviceclass.resource.k8s.io/devices"
 IMPLICIT, EXTENDED = "requests.deviceclass.resource.kubernetes.io/gold", "requests.example.com/gold"
 PROBE = "probe.deviceclass.resource.k8s.io/devices"
-"""Nothing of it is allowed, so whoever refuses a claim of it follows the quota."""
+"""No device of it is allowed, so a server that refuses a claim of it follows the quota."""
 VERSION = "apiserver.config.k8s.io/v1"
 PLATINUM = {"apiGroup": DRA_GROUP, "resource": "resourceclaims", "matchContains": ["platinum"]}
 QUOTAS = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": [PLATINUM]}
@@ -96,7 +96,7 @@ class Namespace:
         until(lambda: admin.ask("POST", path, probe).status == 403, "the quota is followed", seconds=SECONDS)
 
     def used(self) -> dict[str, str]:
-        """What is used of the limits that the test named; {} before anything was counted."""
+        """Return the usage of the limits that the test named; {} before anything was counted."""
         used: dict[str, str] = self.admin.ask("GET", f"{self.path}/resourcequotas/q").json["status"].get("used", {})
         return {name: amount for name, amount in used.items() if name != PROBE}
 
