@@ -602,7 +602,8 @@ def _parser(gates: Sequence[str], action: str) -> flags.Parser:
             )
         for offered in FLAGS:
             if command in offered.commands:
-                sub.offer(offered, command, action=asked, choices=gates if offered.name == FEATURE_GATES else ())
+                choices = gates if offered.name == FEATURE_GATES else ()
+                sub.offer(offered, command, action=asked if command == STORE else None, choices=choices)
     return parser
 
 

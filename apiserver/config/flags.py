@@ -177,10 +177,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message])
 
-    def offer(self, flag: Flag, command: str, *, action: str = "", choices: Sequence[str] = ()) -> None:
-        """Accept this flag of the command. Its help ends with `choices`, one per line. Without help if `action` does not use the flag."""
+    def offer(self, flag: Flag, command: str, *, action: str | None = None, choices: Sequence[str] = ()) -> None:
+        """Accept this flag of the command. Its help ends with `choices`, one per line. Without help if `action` does not use the flag.
+
+        `action` is "" for all actions of the command, None for a command without actions.
+        """
         default = flag.default_for(command)
-        said = flag.text if action or not flag.actions else f"{', '.join(flag.actions)}: {flag.text}"
+        said = flag.text if action != "" or not flag.actions else f"{', '.join(flag.actions)}: {flag.text}"
         hidden = bool(action and flag.actions and action not in flag.actions)
         if flag.switch:
             state = "on" if default == "true" else "off"

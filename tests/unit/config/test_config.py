@@ -466,3 +466,15 @@ def test_flag_with_a_default_can_be_given_only_to_actions_that_use_it() -> None:
 def test_longest_object_is_between_the_limit_of_etcd_and_eight_mebibytes(size: str) -> None:
     with pytest.raises(config.ConfigError, match="--max-object-bytes"):
         config.parse(["dev", f"--max-object-bytes={size}"], {})
+
+
+def test_help_names_the_actions_that_use_a_flag_only_for_a_command_with_actions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    helps = []
+    for words in (["serve", "--help"], ["store", "--help"]):
+        with pytest.raises(SystemExit):
+            config.parse(words, {})
+        helps.append(" ".join(capsys.readouterr().out.split()))
+    text = "longest object as it is stored"
+    assert [f"import: {text}" in shown for shown in helps] == [False, True]
