@@ -1,6 +1,6 @@
 """The public interface of storage: read at a revision, commit if the revision is unchanged, watch from a revision.
 
-    open_stores ──► Stores: one session with the server at a time, all tasks
+    open_stores ──► Stores: all resources, and the connector that keeps a session with their primary (`primaries/connector.py`)
                     └─ Store per resource ── Replica (memory that follows the log)
                                           └─ ResourceWrites (writes under way)
 
@@ -11,50 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import logging
 import random
 import secrets
-from collections.abc import Awaitable, Container, Iterator, Mapping, Set
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Container, Iterator, Mapping, Set
 from types import MappingProxyType
 
 from apiserver import metrics
-from apiserver.config.store_address import Node
 from apiserver.runtime import tasks
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.offload import READ_STORED
-from apiserver.storage import access, bootstrap, functions, lineage, pipeline, sentinel, upkeep
+from apiserver.storage import access, pipeline, sentinel
 from apiserver.storage.barrier import Barrier
-from apiserver.storage.bootstrap import Broken
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
-from apiserver.storage.functions import Commands, Foreign, Head, Lost
-from apiserver.storage.lineage import Link, Session
-from apiserver.storage.log import Tail
+from apiserver.storage.lineage import Link
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Disconnected, Failed, Rejected
+from apiserver.storage.primaries.connector import Connector
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
-from apiserver.watchcache import keys
 from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice
-from apiserver.watchcache.errors import Future, StorageError
+from apiserver.watchcache.errors import Future
 from apiserver.watchcache.hub import Sink, Watcher
-from apiserver.watchcache.mvcc import Diverged, View
+from apiserver.watchcache.mvcc import View
 from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
 
 __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
 
-logger = logging.getLogger(__name__)
-
-FIRST_BACKOFF = 0.05
-STEADY_SECONDS = 2.0
-"""A session that ended sooner was as useless as none: its cause probably persists."""
 PUMP_PAUSE = 0.05
 LOOK_SECONDS = 0.25
 """While a resource that was added is filled: time between two looks whether the store has lost it."""
-STOPPING = "the server is stopping"
 _NOTHING_ADOPTED: Mapping[str, AdoptFunc] = MappingProxyType({})
 
 
@@ -240,16 +225,6 @@ class Store:
         return self._replica.entry(write.key, Revision(0), write.value)
 
 
-@dataclass(slots=True)
-class _Live:
-    """The tasks of the present session: `fillings` fill the replicas, by resource."""
-
-    session: Session
-    group: asyncio.TaskGroup
-    tail: Tail
-    fillings: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-
-
 class Stores(Mapping[str, Store]):
     """All resources of one store, and the tasks that maintain them."""
 
@@ -263,41 +238,25 @@ class Stores(Mapping[str, Store]):
         adopt: Mapping[str, AdoptFunc],
         creatable: Set[str] = frozenset(),
     ) -> None:
-        self._creatable = creatable
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._options = options
-        self._boot_id = boot_id
-        self._rng = rng
-        self._link = Link(options.fault)
         self._sentinels = sentinel.of(options)
-        self._node: Node | None = None
-        """The server of the present session, if sentinels named it."""
-        self._epochs: dict[str, int] = {}
-        """The highest epoch ever met of each resource's log, whichever server showed it."""
-        self._writer = Writer(options, boot_id=boot_id, loop=loop)
-        self._budget = Budget(options.window_bytes)
-        self._replicas = {name: self._replica(name, index, adopt.get(name)) for name, index in resources.items()}
-        self._stores = {name: self._store(replica) for name, replica in self._replicas.items()}
-        self._upkeep = upkeep.Upkeep(options, self._link, self._replicas, rng=rng, clock=loop.time)
-        self._ready = asyncio.Event()
-        self._closing = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._live: _Live | None = None
-
-    def _replica(self, name: str, index_func: IndexFunc, adopt: AdoptFunc | None) -> Replica:
-        return Replica(
-            name,
-            index_func,
-            options=self._options,
-            budget=self._budget,
-            clock=self._loop.time,
-            seen=self._writer.seen,
-            adopt=adopt,
+        self._connector = Connector(
+            options,
+            self._sentinels,
+            boot_id=boot_id,
+            rng=rng,
+            budget=Budget(options.window_bytes),
+            creatable=creatable,
         )
+        self._replicas = {
+            name: self._connector.include(name, index, adopt=adopt.get(name)) for name, index in resources.items()
+        }
+        self._stores = {name: self._store(replica) for name, replica in self._replicas.items()}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
 
     def _store(self, replica: Replica) -> Store:
-        return Store(replica, options=self._options, link=self._link, writer=self._writer)
+        return Store(replica, options=self._options, link=self._connector.link, writer=self._connector.writer)
 
     def __getitem__(self, resource: str) -> Store:
         return self._stores[resource]
@@ -309,15 +268,9 @@ class Stores(Mapping[str, Store]):
         return len(self._stores)
 
     def start(self) -> None:
-        loop = self._loop
-        self._tasks = [
-            loop.create_task(self._keep_connected(), name="store"),
-            loop.create_task(tasks.supervised(self._writer.keep_sweeping, name="writes in doubt"), name="writes"),
-        ]
+        self._connector.start()
         for name, replica in self._replicas.items():
             self._start_pump(name, replica)
-        if not self._replicas:
-            self._ready.set()
 
     def _start_pump(self, name: str, replica: Replica) -> None:
         # The hub has already dropped a watcher whose sink raised: the others must not wait for long.
@@ -333,14 +286,9 @@ class Stores(Mapping[str, Store]):
 
         `creates`: it is created if the store lacks it and holds others. Raises StorageError if it cannot be followed; then it is not.
         """
-        while (live := self._live) is None:  # noqa: ASYNC110 - a session may begin at any time, and end before this task runs
-            await asyncio.sleep(FIRST_BACKOFF)
-        await lineage.join(live.session, name, Commands(name), epochs=self._epochs, creates=creates)
-        replica = self._replicas[name] = self._replica(name, index_func, adopt)
-        self._upkeep.add(name)
+        replica = await self._connector.join(name, index_func, adopt=adopt, creates=creates)
+        self._replicas[name] = replica
         self._start_pump(name, replica)
-        if self._live is live:
-            self._attach(live, replica)
         try:
             while not replica.ever_filled:
                 if replica.fault is not None:
@@ -353,13 +301,6 @@ class Stores(Mapping[str, Store]):
             raise
         self._stores[name] = self._store(replica)
 
-    def _attach(self, live: _Live, replica: Replica) -> None:
-        """Let a session fill a replica and follow its log."""
-        filling = partial(self._fill, live.session, replica)
-        supervised = tasks.supervised(filling, name="filling", passing=(StorageError,))
-        live.fillings[replica.resource] = live.group.create_task(supervised)
-        live.tail.add(replica.commands.keys.log, replica)
-
     def read_otherwise(self, name: str, index_func: IndexFunc, *, adopt: AdoptFunc | None = None) -> None:
         """Read a resource's objects otherwise. Its watches end, and its requests wait until its memory is filled anew."""
         self._replicas[name].read_otherwise(index_func, adopt=adopt)
@@ -367,27 +308,19 @@ class Stores(Mapping[str, Store]):
     async def remove(self, name: str) -> None:
         """Follow a resource no more, and free its memory. Its watches end; the store keeps its objects."""
         replica = self._replicas.pop(name)
-        self._writer.forget(name)
         if (store := self._stores.pop(name, None)) is not None:
             store.hide_metrics()
         else:
             replica.meter.hide()
-        replica.end("the resource is not served any more")
-        ended = [self._pumps.pop(name)]
-        if (live := self._live) is not None:
-            live.tail.remove(replica.commands.keys.log)
-            if (filling := live.fillings.pop(name, None)) is not None:
-                ended.append(filling)
-            live.session.heads.pop(name, None)
-        for task in ended:
-            task.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        pump = self._pumps.pop(name)
+        pump.cancel()
+        await asyncio.gather(self._connector.leave(name), pump, return_exceptions=True)
         for _ in replica.index.clear():
             await asyncio.sleep(0)
 
     async def ready(self) -> None:
         """Wait until all memory was filled once."""
-        await self._ready.wait()
+        await self._connector.filled_once.wait()
 
     def why_not_ready(self) -> str | None:
         return next((why for store in self._stores.values() if (why := store.why_not_ready()) is not None), None)
@@ -416,15 +349,12 @@ class Stores(Mapping[str, Store]):
 
     async def close(self) -> None:
         """End everything; writes without a known outcome become OutcomeUnknown."""
-        self._closing.set()
         self.end_watches()
-        ended = [*self._tasks, *self._pumps.values()]
+        ended = list(self._pumps.values())
         for task in ended:
             task.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(self._connector.close(), *ended, return_exceptions=True)
         self._pumps.clear()
-        self._writer.close()
         if self._sentinels is not None:
             await self._sentinels.close()
 
@@ -433,196 +363,6 @@ class Stores(Mapping[str, Store]):
         for replica in self._replicas.values():
             for _ in replica.index.clear():
                 await asyncio.sleep(0)
-
-    # One session after the other
-
-    async def _keep_connected(self) -> None:
-        pause = 0.0
-        # A task group that fails when it is cancelled swallows the cancellation, hence the flag.
-        while not self._closing.is_set():
-            opened: float | None = None
-            try:
-                session = await self._open()
-                opened = self._loop.time()
-                await self._use_and_close(session)
-            except StorageError as error:
-                self._down(str(error))
-            except Exception:  # a supervisor: the store must be followed on after any error
-                metrics.TASK_FAILURES.labels("store").inc()
-                logger.exception("the store could not be followed")
-                self._down("internal error")
-            if self._closing.is_set():
-                return
-            lasted = 0.0 if opened is None else self._loop.time() - opened
-            longest = self._options.backoff_seconds if self._sentinels is None else sentinel.SEARCH_SECONDS
-            pause = next_pause(pause, lasted=lasted, longest=longest)
-            await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
-
-    async def _use_and_close(self, session: Session) -> None:
-        reason = STOPPING
-        try:
-            reason = await self._use(session)
-        except Exception:
-            reason = "internal error"
-            raise
-        finally:
-            self._down(reason)
-            self._writer.detach(reason)
-            await session.close(reason)
-
-    async def _open(self) -> Session:
-        for name, replica in self._replicas.items():
-            self._epochs[name] = max(self._epochs.get(name, 0), replica.highest_epoch)
-        commands = {name: replica.commands for name, replica in self._replicas.items()}
-        # A resource that is added later must not keep the others from being followed.
-        first = not self._ready.is_set()
-
-        def opening(options: StoreOptions, confirmed: bool = False) -> Awaitable[Session]:  # noqa: FBT001, FBT002
-            return lineage.open_session(
-                options, commands, epochs=self._epochs, first=first, creatable=self._creatable, confirmed=confirmed
-            )
-
-        if self._sentinels is None:
-            return await opening(self._options)
-        self._node, session = await self._sentinels.open(commands, epochs=self._epochs, opening=opening)
-        return session
-
-    def _server_options(self) -> StoreOptions:
-        """Return the options of the present session's server."""
-        if self._sentinels is None or self._node is None:
-            return self._options
-        return self._sentinels.options_of(self._node)
-
-    def _own_heads(self, session: Session) -> dict[str, tuple[Commands, Head]]:
-        """Return the logs of a session with the epochs that they have now."""
-        found = {}
-        for name, replica in self._replicas.items():
-            head = session.heads.get(name)
-            if head is not None:
-                epoch = (
-                    max(head.epoch, int(replica.epoch)) if keys.alike(head.epoch, int(replica.epoch)) else head.epoch
-                )
-                found[name] = (replica.commands, head._replace(epoch=epoch))
-        return found
-
-    def _down(self, reason: str) -> None:
-        if reason != STOPPING and (self._link.session is not None or self._link.reason != reason):
-            logger.warning("store not available", extra={"reason": reason})
-        self._link.session, self._link.reason = None, reason
-
-    async def _use(self, session: Session) -> str:
-        """Use the session until it breaks. Return the reason."""
-        for name, replica in self._replicas.items():
-            if name in session.heads:
-                replica.meet(session.heads[name], known=replica.applied)
-            else:
-                replica.lost(session.missing[name])
-        self._link.refusal = "; ".join(session.refusals)
-        self._link.session = session
-        self._writer.attach(session)
-        about = {"run_id": session.run_id, "fenced": session.fenced}
-        logger.info("store connected", extra=about if self._node is None else about | {"server": str(self._node)})
-        reason = "closed"
-        for replica in self._replicas.values():
-            if replica.ever_filled:
-                replica.meter.reconnects.inc()
-        tail = Tail(self._server_options(), {})
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._live = live = _Live(session, group, tail)
-                for replica in self._replicas.values():
-                    self._attach(live, replica)
-                group.create_task(_until_broken(session))
-                group.create_task(
-                    tail.run(
-                        partial(lineage.check_same_server, run_id=session.run_id), partial(self._upkeep.look, session)
-                    )
-                )
-                for name, run in (
-                    ("outcomes", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
-                ):  # fmt: skip
-                    group.create_task(tasks.supervised(partial(run, session), name=name, passing=(StorageError,)))
-                if self._sentinels is not None and self._node is not None:
-                    heads = partial(self._own_heads, session)
-                    follow = partial(self._sentinels.follow, session.run_id, self._node, heads)
-                    group.create_task(tasks.supervised(follow, name="primary", passing=(StorageError,)))
-        except* StorageError as errors:
-            reason = str(errors.exceptions[0])
-        finally:
-            self._live = None
-        return reason
-
-    async def _fill(self, session: Session, replica: Replica) -> None:
-        """Fill the replica's memory whenever it asks for it. A pause lies between two fillings, because their cause may persist."""
-        earliest = 0.0
-        while True:
-            await replica.wants_filling.wait()
-            await asyncio.sleep(max(0.0, earliest - self._loop.time()))
-            if replica.fault is None:
-                try:
-                    await self._fill_once(session, replica)
-                except Lost as lost:
-                    replica.lost(str(lost))
-                except Foreign:
-                    raise
-                except (Rejected, Failed, Broken, Diverged) as refused:  # the other resources go on
-                    logger.warning(
-                        "memory could not be filled",
-                        extra={"resource": replica.resource, "reason": str(refused)},
-                    )
-            earliest = self._loop.time() + self._options.backoff_seconds
-
-    async def _fill_once(self, session: Session, replica: Replica) -> None:
-        fill = partial(
-            bootstrap.fill,
-            session.bulk,
-            replica.commands,
-            replica.entry,
-            prepare=replica.prepare,
-            boot_id=self._boot_id,
-        )
-        with bootstrap.collector_paused():
-            try:
-                filled = await fill()
-            except Broken as broken:
-                await self._give_history_up(session, replica, broken)
-                filled = await fill()
-            if filled.head.marker == replica.marker:
-                await replica.count_lost(partial(_head_of, session, replica.commands))
-            for _ in replica.install(filled):
-                await asyncio.sleep(0)
-            # These objects live long; collections need not look at them again.
-            gc.freeze()
-        logger.info(
-            "memory filled",
-            extra={"resource": replica.resource, "objects": len(filled.objects), "events": len(filled.events)},
-        )
-        if not self._ready.is_set() and all(replica.ever_filled for replica in self._replicas.values()):
-            self._ready.set()
-
-    async def _give_history_up(self, session: Session, replica: Replica, broken: Broken) -> None:
-        """Give the history up: nobody can ever follow a broken log. Only history is lost, and clients that ask for it get 410."""
-        floor = await bootstrap.give_history_up(session.bulk, replica.commands)
-        about = {"resource": replica.resource, "reason": str(broken), "floor": keys.stream_id(floor)}
-        logger.error("somebody else changed the log: its history is given up, the objects stay", extra=about)
-        replica.meter.rebuilt("broken")
-
-
-def next_pause(before: float, *, lasted: float, longest: float) -> float:
-    """Return the seconds until the next attempt to connect. `lasted` is the last session's duration (0: none), `before` the last
-    pause.
-    """
-    if not before or lasted >= STEADY_SECONDS:
-        return FIRST_BACKOFF
-    return min(2 * before, longest)
-
-
-async def _head_of(session: Session, commands: Commands, epoch: int) -> Head:
-    return functions.head(await session.bulk.call(commands.head_of(epoch)))
-
-
-async def _until_broken(session: Session) -> None:
-    raise Disconnected(await session.broken())
 
 
 async def open_stores(

@@ -11,7 +11,8 @@ from apiserver.storage import bootstrap, lineage, upkeep, writes
 from apiserver.storage.operations import rights
 from apiserver.storage.operations.embedded import Embedded
 from apiserver.storage.pipeline import Connection, Failed
-from apiserver.storage.store import Store, Write, next_pause
+from apiserver.storage.primaries.connector import next_pause
+from apiserver.storage.store import Store, Write
 from apiserver.watchcache import hub
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.failing import fail_once, failures

@@ -1,0 +1,1 @@
+"""Reach the primaries of the store: find each one, keep a session with it, and follow the logs that it holds."""
