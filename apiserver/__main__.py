@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apiserver import app, delegation, dev, manifests, server
+from apiserver import __version__, app, delegation, dev, manifests, server
 from apiserver.apiextensions import kinds as custom_kinds
 from apiserver.apiextensions import loading as loading_definitions
 from apiserver.apiextensions.following import Definitions
@@ -27,19 +27,22 @@ from apiserver.migration import sources
 from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
-from apiserver.migration.progress import Shown
 from apiserver.runtime import allocator, garbage, workers
+from apiserver.runtime.progress import Shown
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
 from apiserver.serving.x509 import chains
 from apiserver.storage import access, patience
+from apiserver.storage.backup import files, snapshot
+from apiserver.storage.backup.file_format import BadBackup, verify
+from apiserver.storage.backup.restoring import Restore
 from apiserver.storage.operations import administration, loading
 from apiserver.storage.operations.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
 
-FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, chains.BadCertificates, OSError)
+FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, BadBackup, chains.BadCertificates, OSError)
 """Errors that an operator can cure: printed in one line, without a trace."""
 
 
@@ -124,6 +127,10 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
             return await asyncio.to_thread(_check_definitions, settings)
         case _, "import" | "export" as action:
             return await _move(settings, kinds, environ, action)
+        case _, "backup":
+            await _back_up(settings)
+        case _, "verify" | "restore" as action:
+            await _read_backup(settings, action)
         case _, action:
             return await _store(settings, definitions, action)
     return 0
@@ -275,6 +282,31 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
     for line in lines:
         print(line)
     return 0 if complete else 1
+
+
+async def _back_up(settings: Config) -> None:
+    """Write a backup. Describe it on standard error if the backup itself goes to standard output."""
+    wanted = settings.migration
+    with files.destination(settings.file) as out:
+        async with Shown(sys.stderr) as progress:
+            options = store_options(settings.storage)
+            lines = await snapshot.backup(options, out, sluice=__version__, only=wanted.only, progress=progress)
+    for line in lines:
+        print(line, file=sys.stderr if settings.file == files.PIPE else sys.stdout)
+
+
+async def _read_backup(settings: Config, action: str) -> None:
+    wanted = settings.migration
+    with files.source(settings.file) as file:
+        async with Shown(sys.stderr) as progress:
+            if action == config.VERIFY:
+                summary = await asyncio.to_thread(verify, file, progress)
+                lines = [*summary.lines(), "the backup is whole"]
+            else:
+                restore = Restore(store_options(settings.storage), file, wanted.only, progress)
+                lines = await restore.run(dry_run=wanted.dry_run)
+    for line in lines:
+        print(line)
 
 
 def _moved(settings: Config, kinds: Kinds) -> list[Resource]:

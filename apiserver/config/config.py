@@ -45,7 +45,11 @@ BACKLOG = 4096
 MAX_WATCHES = 10_000
 
 DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS = "dev", "serve", "store", "roles", "kinds", "manifests"
-STORE_ACTIONS = ("init", "check", "info", "import", "export")
+STORE_ACTIONS = ("init", "check", "info", "import", "export", "backup", "restore", "verify")
+VERIFY = "verify"
+"""The action of `store` that uses no store."""
+FILE_ACTIONS = ("backup", "restore", VERIFY)
+"""The actions of `store` that name a file."""
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS), (DEV, SERVE)
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
 CRDS, BUILTIN, CA_FILE = "crds", "builtin-kinds", "ca-file"
@@ -276,6 +280,10 @@ def _redis_url(text: str) -> str:
     return text
 
 
+def _resources(text: str) -> tuple[str, ...]:
+    return _names(text, lambda name: "" if name.count("/") <= 1 else f"{name!r} is not GROUP/PLURAL")
+
+
 def _log_format(text: str) -> str:
     if text not in ("text", "json"):
         raise ValueError(f"{text!r} is neither text nor json")
@@ -464,7 +472,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """The source of `sluice store import`, the destination of `sluice store export`."""
+    """The source of `sluice store import`, the destination of `sluice store export`, and the choice of what is moved."""
 
     from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
@@ -476,7 +484,10 @@ class Migration:
     prune: bool = flag("prune", (STORE,), _boolean, "false",
         text="delete objects there that the store does not have", switch=True, actions=("export",))
     dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
-        text="check everything and print what would be done, without writing", switch=True, actions=("import", "export"))
+        text="check everything and print what would be done, without writing", switch=True, actions=("import", "export", "restore"))
+    only: tuple[str, ...] = flag("only", (STORE,), _resources, "",
+        text="resource of the store, as `sluice store info` prints it (GROUP/PLURAL), instead of all; may be given several times",
+        value="RESOURCE", many=True, actions=("backup", "restore"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,10 +538,12 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole configuration. `action` is set for `store` and `kinds` only; `dev` has no meaning for the other commands."""
+    """The whole configuration. `action` is set for `store` and `kinds` only, `file` for those of FILE_ACTIONS; `dev` has no meaning for
+    the other commands."""
 
     command: str
     action: str
+    file: str
     dev: Dev
     serving: Serving
     authentication: Authentication
@@ -563,7 +576,8 @@ FLAGS = tuple(flags.declared(Config))
 _SUMMARY = {
     DEV: "serve one machine, with a store, certificates and a kubeconfig of its own",
     SERVE: "serve a cluster, behind an APIService or directly, with an existing store",
-    STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
+    STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export); "
+    "back it up (backup), check a backup (verify) and restore it (restore)",
     ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
     MANIFESTS: "print APIServices, ClusterRoles, Deployment and ConfigMaps for the kinds",
     PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
@@ -592,6 +606,10 @@ def _parser(gates: Sequence[str], action: str) -> flags.Parser:
         if command == STORE:
             shown = argparse.SUPPRESS if asked else None
             sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
+            if asked in ("", *FILE_ACTIONS):
+                sub.add_argument(
+                    "file", nargs="?", metavar="FILE|-", help=f"{', '.join(FILE_ACTIONS)}: a backup; - is a pipe"
+                )
         if command == PACKAGES:
             sub.add_argument("action", choices=("check",), metavar="check")
             sub.add_argument(
@@ -636,6 +654,11 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
     if words.command == PACKAGES:
         unknown = _take_checked(words, unknown)
+    action: str = getattr(words, "action", "")
+    if action in FILE_ACTIONS:
+        unknown = _take_file(words, unknown)
+    if action == VERIFY:  # it opens no store
+        words.__dict__["redis-url"] = words.__dict__["redis-url"] or "unix:///none"
     values = flags.values(FLAGS, words.command, words, environ)
     errors = [f"unknown argument {word}" for word in unknown] + values.errors
     errors += _overlaps(values)
@@ -643,12 +666,14 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
         errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
     if words.command == SERVE:
         errors += _contradictions(values, environ)
-    action: str = getattr(words, "action", "")
+    file: str = getattr(words, "file", None) or ""
     if words.command == STORE:
         errors += _place_errors(action, values)
+        if action in FILE_ACTIONS and not file:
+            errors.append(f"store {action}: a FILE is required, or -")
     if words.command == PACKAGES and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append("kinds check: a PACKAGE or a FILE is required")
-    found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
+    found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action, file=file)
     errors += auditing.errors(found.audit, values.wrong)
     return Reading(_completed(found), values.wrong, errors)
 
@@ -664,6 +689,16 @@ def _take_checked(words: argparse.Namespace, unknown: list[str]) -> list[str]:
         if chosen:
             setattr(words, flag_, [*(getattr(words, flag_) or ()), *chosen])
     return [word for word in unknown if word not in behind]
+
+
+def _take_file(words: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Take the file of an action out of `unknown`, where argparse leaves it when it stands behind a flag. Return the rest."""
+    behind = [word for word in unknown if word == "-" or not word.startswith("-")]
+    if words.file is None and behind:
+        words.file = behind[0]
+        unknown = [*unknown]
+        unknown.remove(behind[0])
+    return unknown
 
 
 _SUFFIXES = (".json", ".yaml", ".yml")

@@ -16,8 +16,8 @@ from apiserver.codecs.objects import canonical
 from apiserver.kinds.served import rank
 from apiserver.migration.importing import Refusals
 from apiserver.migration.objects import Item, Reader, Unfit, described
-from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Server, collection, raw_json
+from apiserver.runtime.progress import Progress, Silent
 from apiserver.schema.resource import Object, Resource
 from apiserver.storage.operations.loading import Loading
 from apiserver.watchcache import keys

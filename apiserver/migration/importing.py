@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from apiserver.migration.objects import Item, Reader, Stored, Unfit, described
-from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Source
+from apiserver.runtime.progress import Progress, Silent
 from apiserver.schema.resource import Resource
 from apiserver.storage.operations.loading import ABSENT, Carried, Held, Loading
 

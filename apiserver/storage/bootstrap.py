@@ -127,7 +127,7 @@ async def follow_chain(connection: Connection, commands: Commands, head: Head) -
     while position != end:
         chunk = functions.range_(await connection.call(commands.range(position, count=RANGE_ENTRIES, size=CHUNK_BYTES)))
         try:
-            for record in _chained(chunk, position):
+            for record in chained(chunk, position):
                 position = record.id
                 if position == end:
                     break
@@ -138,7 +138,7 @@ async def follow_chain(connection: Connection, commands: Commands, head: Head) -
     await _end(connection, commands, head.last)
 
 
-def _chained(chunk: Range, position: bytes) -> Iterator[Record]:
+def chained(chunk: Range, position: bytes) -> Iterator[Record]:
     """Yield the entries of an answer. The first must follow `position`, and each one the entry before. Raises Restart, Broken.
 
     An answer gives floor and entries at the same moment, and Sluice raises the floor before it trims. So Sluice never trimmed an
@@ -260,7 +260,7 @@ class _Filling:
 
     async def _follow(self, chunk: Range, position: bytes, end: bytes) -> bytes:
         began = perf_counter()
-        for record in _chained(chunk, position):
+        for record in chained(chunk, position):
             for value in (record.old, record.value):
                 if value is not None and len(value) > READ_STORED.limit:
                     await self._prepare([value])

@@ -462,3 +462,60 @@ redis.register_function{ function_name = 'sl1_fence', callback = fence, flags = 
 redis.register_function{ function_name = 'sl1_depose', callback = depose, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_floor', callback = floor, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'sl1_init', callback = init }
+
+-- Restoring a backup. `restore` fills the keys of a resource while its meta has no epoch, so every other function answers LOST.
+-- `restored` then shows all objects at once, under a new marker, in a log that starts there: readers fill their memory anew.
+
+local META = { 'epoch', 'last', 'floor', 'init', 'count', 'bytes', 'raised' }
+
+-- restore
+--   ARGV    name of the backup, schema of a new log, then per object: key, ID, uid, value
+--   returns {'OK', highest epoch of this log so far, schema, now ms} | {'FULL', objects} (it has objects)
+--           | {'OTHER', name} (it was not finished from another backup) | {'DONE'} (it was restored from this backup)
+local function restore(keys, args)
+  local m = redis.call('HMGET', keys[4], 'restoring', 'epoch', 'schema', 'restored')
+  local refused = no_right(keys)
+  if refused then return refused end
+  if m[1] and m[1] ~= args[1] then return { 'OTHER', m[1] } end
+  if not m[1] then
+    if m[4] == args[1] then return { 'DONE' } end
+    local objects = math.max(redis.call('HLEN', keys[1]), redis.call('HLEN', keys[2]))
+    if objects > 0 then return { 'FULL', int(objects) } end
+    if not m[3] then m[3] = args[2] end
+    if not SCHEMAS[m[3]] then return redis.error_reply('ERR unknown schema') end
+    redis.call('HSET', keys[4], 'restoring', args[1], 'schema', m[3], 'before', m[2] or '0')
+    redis.call('HDEL', keys[4], unpack(META))
+  end
+  for i = 3, #args, 4 do
+    redis.call('HSET', keys[2], args[i], args[i + 1] .. ' restore.' .. args[1] .. ' ' .. args[i + 2])
+    redis.call('HSET', keys[1], args[i], args[i + 3])
+  end
+  return { 'OK', redis.call('HGET', keys[4], 'before'), m[3], int(now_ms()) }
+end
+
+-- restored
+--   ARGV    name of the backup, a name for this process, a marker that names this installation, a random step (at least 1),
+--           the highest epoch that this log may ever have had, objects, bytes
+--   returns {'OK', id} | {'LOST', why}
+local function restored(keys, args)
+  local m = redis.call('HMGET', keys[4], 'restoring', 'schema')
+  if m[1] ~= args[1] then return { 'LOST', 'it is not being restored from this backup' } end
+  local objects = tonumber(args[6])
+  if redis.call('HLEN', keys[1]) ~= objects or redis.call('HLEN', keys[2]) ~= objects then
+    return { 'LOST', 'objects do not match the count' }
+  end
+  local epoch = int(next_epoch(m[2], args[4], tonumber(args[5])))
+  local id = redis.pcall('XADD', keys[3], epoch .. '-*', 'k', '', 't', '9', 'm', '-', 'p', '-', 'w', args[2])
+  if type(id) == 'table' then return id end
+  redis.call('XTRIM', keys[3], 'MINID', id)
+  local ended = redis.call('HSCAN', keys[5], '0', 'COUNT', '100000')[2]
+  for i = 1, #ended, 2 do redis.call('HDEL', keys[5], ended[i]) end
+  redis.call('HDEL', keys[4], 'restoring', 'before')
+  redis.call('HSET', keys[4], 'epoch', epoch, 'last', id, 'floor', id, 'init', args[3],
+    'count', args[6], 'bytes', args[7], 'raised', '0', 'restored', args[1])
+  left[args[3]] = id
+  return { 'OK', id }
+end
+
+redis.register_function{ function_name = 'sl1_restore', callback = restore }
+redis.register_function{ function_name = 'sl1_restored', callback = restored }

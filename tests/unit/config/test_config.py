@@ -358,6 +358,9 @@ def test_help_lists_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) 
         ("info", {"wait"}),
         ("import", {"from-kubeconfig", "from-file", "dry-run", "max-object-bytes"}),
         ("export", {"to-kubeconfig", "prune", "dry-run"}),
+        ("backup", {"only"}),
+        ("restore", {"only", "dry-run"}),
+        ("verify", set()),
     ],
 )
 def test_help_of_an_action_of_the_store_has_only_flags_that_it_takes(
@@ -369,6 +372,25 @@ def test_help_of_an_action_of_the_store_has_only_flags_that_it_takes(
     for flag in config.FLAGS:
         taken = config.STORE in flag.commands and (not flag.actions or flag.name in own)
         assert (flag.option in words) == (flag.variable in words) == taken, flag.name
+
+
+@pytest.mark.parametrize("action", ["backup", "restore", "verify"])
+@pytest.mark.parametrize("file", ["store.backup", "-"])
+def test_file_of_a_backup_stands_before_or_behind_flags(action: str, file: str) -> None:
+    flag = "--redis-url=redis://h"
+    for words in ([file, flag], [flag, file]):
+        assert config.parse(["store", action, *words], {}).file == file
+
+
+def test_verify_needs_no_store_and_the_others_a_file() -> None:
+    assert config.parse(["store", "verify", "x"], {}).file == "x"
+    assert mistakes("store", "verify") == ["store verify: a FILE is required, or -"]
+    assert mistakes("store", "backup", "x") == ["--redis-url (or SLUICE_REDIS_URL) is required"]
+    assert mistakes("store", "info", "x", "--redis-url=redis://h") == ["unknown argument x"]
+    assert mistakes("store", "backup", "x", "y", "--redis-url=redis://h") == ["unknown argument y"]
+    assert mistakes("store", "backup", "x", "--redis-url=redis://h", "--only=a/b/c") == [
+        "--only: 'a/b/c' is not GROUP/PLURAL"
+    ]
 
 
 def test_flags_that_an_action_of_the_store_does_not_take_are_refused() -> None:

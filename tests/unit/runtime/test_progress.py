@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from apiserver.migration.progress import BAR_SECONDS, LINE_SECONDS, Shown
+from apiserver.runtime.progress import BAR_SECONDS, LINE_SECONDS, Shown
 from tests.fixtures.valkey import eventually
 
 
