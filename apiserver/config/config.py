@@ -281,7 +281,7 @@ def _redis_url(text: str) -> str:
 
 
 def _resources(text: str) -> tuple[str, ...]:
-    return _names(text, lambda name: "" if name.count("/") <= 1 else f"{name!r} is not GROUP/PLURAL")
+    return _names(text, lambda name: "" if name.count("/") == 1 else f"{name!r} is not GROUP/PLURAL")
 
 
 def _log_format(text: str) -> str:

@@ -40,12 +40,17 @@ HEAD_BYTES = 1 << 20
 KEY_BYTES = 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _DIGEST_BYTES = 16
-_RESOURCE = re.compile(r"[a-z0-9.-]{1,253}(?:/[a-z0-9.-]{1,253})?\Z")
+_RESOURCE = re.compile(r"[a-z0-9.-]{0,253}/[a-z0-9.-]{1,253}\Z")
 _MOST_VERSION = 1 << 63
 
 
 class BadBackup(Exception):
     """The file is not a whole backup. The text says what is wrong, and where."""
+
+
+def is_resource(name: str) -> bool:
+    """Return whether this is GROUP/PLURAL; the core group is empty."""
+    return _RESOURCE.match(name) is not None
 
 
 class Content(NamedTuple):
@@ -294,7 +299,7 @@ class Reader:
             raise self._wrong(f"has another checksum than {resource}: the file was changed")
 
     def _content(self, line: _Line, resource: str) -> Content:
-        if line.resource != resource or not _RESOURCE.match(resource):
+        if line.resource != resource or not is_resource(resource):
             raise self._wrong(f"does not begin the resource {resource[:100]!r}")
         if line.objects is None or not 0 <= line.objects <= MOST_OBJECTS:
             raise self._wrong(f"counts objects outside of 0 to {MOST_OBJECTS}")

@@ -18,7 +18,7 @@ import msgspec
 
 from apiserver.runtime.progress import Progress
 from apiserver.storage import functions, log, sentinel
-from apiserver.storage.backup.file_format import Content, Kept, Writer
+from apiserver.storage.backup.file_format import Content, Kept, Writer, is_resource
 from apiserver.storage.bootstrap import CHUNK_BYTES, RANGE_ENTRIES, SCAN_OBJECTS, Broken, Restart, chained
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head
@@ -87,7 +87,7 @@ async def resources_of(connection: Connection) -> list[str]:
         cursor, names = await connection.call(
             pack("SCAN", cursor, "MATCH", f"{PREFIX}*{SUFFIX}", "COUNT", SCAN_KEYS, "TYPE", "hash")
         )
-        found.update(name.decode(errors="replace")[len(PREFIX) : -len(SUFFIX)] for name in names)
+        found.update(filter(is_resource, (name.decode(errors="replace")[len(PREFIX) : -len(SUFFIX)] for name in names)))
         if cursor == b"0":
             return sorted(found)
 

@@ -6,13 +6,14 @@ import asyncio
 import gzip
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver.runtime.progress import Silent
 from apiserver.storage import functions
-from apiserver.storage.backup import restoring, snapshot
+from apiserver.storage.backup import file_format, restoring, snapshot
 from apiserver.storage.backup.file_format import BadBackup, Kept, Reader
 from apiserver.storage.backup.restoring import Restore, RestoreRefused
 from apiserver.storage.functions import Commands, Head
@@ -72,10 +73,12 @@ async def test_backup_holds_what_is_stored(shared_server: Server, store: Store, 
 
 
 async def test_backup_covers_resources_that_nobody_serves(own_server: Server) -> None:
-    await install(own_server, "a.example.com/things", "b.example.com/others")
+    await install(own_server, "a.example.com/things", "b.example.com/others", "/namespaces")
+    own_server("HSET", "{sl:no {name}}:m", "a", "b")
+    own_server("SET", "{sl:g/string}:m", "a")
     reader = Reader(io.BytesIO(await backed_up(own_server)))
     assert [part.resource for part in reader.parts() if not isinstance(part, Kept)] == [
-        "a.example.com/things", "b.example.com/others",
+        "/namespaces", "a.example.com/things", "b.example.com/others",
     ]  # fmt: skip
 
 
@@ -421,3 +424,41 @@ async def test_values_that_are_no_objects_are_restored_as_they_are(own_server: S
 def test_uids_are_those_of_the_metadata() -> None:
     assert snapshot.uid_of(json.dumps({"metadata": {"uid": "u", "name": "\ud800"}}).encode()) == "u"
     assert [snapshot.uid_of(stored) for stored in (b"", b"{}", b'{"metadata":{"uid":null}}', b"\xff")] == [""] * 4
+
+
+# --------------------------------------------------------------------------------------------------------- earlier releases
+
+CASES = Path(__file__).parents[3] / "cases/store"
+KEPT = sorted(CASES.glob("backup-format-*.sluice"))
+"""One backup of each format that a release wrote. They are never written again."""
+
+
+def test_a_backup_of_every_format_is_kept() -> None:
+    assert [file.name for file in KEPT] == [f"backup-format-{n}.sluice" for n in range(1, file_format.VERSION + 1)]
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+async def test_backups_of_earlier_releases_are_restored(own_server: Server, file: Path, opening: Open) -> None:
+    data = await asyncio.to_thread(file.read_bytes)
+    await install(own_server, *RESOURCES)
+    await restored(own_server, data)
+    slices, widgets = RESOURCES[2:]
+    assert own_server("HGET", Commands(widgets).keys.objects, "default/corrupt") == b"no object\xff\n"
+    sent = own_server("HGET", Commands(widgets).keys.objects, "default/w")
+    assert (b'"x":1.50,' in sent, sent.endswith(b'\n{"sent" : true}\n')) == (True, True)
+    assert own_server("HGET", Commands(widgets).keys.revisions, "default/w").endswith(b"-0000000000d0")
+    store = (await opening(own_server, slices))[slices]
+    found = state(store)
+    assert set(found) == {"s0", "s1", "s2"}
+    assert found["s1"]["metadata"]["managedFields"][0]["manager"] == "driver"
+    assert {name: kept._replace(version=0) for name, kept in contents(data).items()} == {
+        name: kept._replace(version=0) for name, kept in contents(await backed_up(own_server)).items()
+    }
+
+
+RESOURCES = (
+    "/namespaces",
+    "resource.sluice.dev/resourceclaims",
+    "resource.sluice.dev/resourceslices",
+    "example.com/widgets",
+)
