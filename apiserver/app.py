@@ -38,7 +38,7 @@ from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.codecs.objects import adopted, canonical, indexed
 from apiserver.codecs.protobuf import messages
-from apiserver.config import features
+from apiserver.config import features, logs
 from apiserver.config.config import CRDS, FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.conversion import calling
 from apiserver.conversion.converter import Conversions
@@ -70,7 +70,7 @@ from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
-from apiserver.serving import health
+from apiserver.serving import health, profiles, zpages
 from apiserver.serving.health import Check
 from apiserver.standalone import answers, control
 from apiserver.standalone.control import Control
@@ -462,9 +462,15 @@ def build(
     if app.control is not None:
         app.control.start(services, auditor)
     documents = _documents(app, served, delegates=delegates, definitions=definitions)
+    build = groups.version(served.release, software=__version__, python=platform.python_version(), platform=PLATFORM)
+    documents |= _pages(config, served, documents, gates=switched, build=build)
     # In a cluster, kube-apiserver serves the core group.
     core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None
-    handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
+    others = _others(served, documents, core=core, build=build)
+    unlisted: dict[str, Document] = {}
+    if config.serving.profiling:
+        unlisted = zpages.debug_flags(logs.set_verbosity) | profiles.documents(longest=config.limits.request_seconds)
+    handler = _dispatch(services, documents=documents | unlisted, others=others)
     outermost_first = filters(
         config, app, served, trust=trust, delegates=delegates, auditor=auditor, workers=workers, gates=switched
     )
@@ -538,7 +544,7 @@ def filters(
     return [
         partial(recover.recover, new_id=Uuids(), body_limit=config.storage.body_bytes, workers=workers),
         request_info.request_info,
-        partial(observe.observe, served=served.paths, clock=clock, log_requests=config.logging.verbosity >= 3),
+        partial(observe.observe, served=served.paths, clock=clock, log_requests=lambda: logs.verbosity() >= 3),
         partial(draining.drain, state=app.drain),
         *([partial(audit.audit, auditor=auditor)] if auditor is not None else []),
         partial(deadline.deadline, seconds=limits.request_seconds),
@@ -565,6 +571,8 @@ OPENAPI = "/openapi/v3/"
 PLATFORM = f"{platform.system().lower()}/{platform.machine()}"
 BUILT = 1767225600.0
 """The Last-Modified time of OpenAPI documents: the same for all replicas of a release."""
+STARTED = time.time()
+"""About when this process began."""
 END_STEP_SECONDS = 0.1
 FILL_SECONDS = 10.0
 """How long a request waits for memory that is being filled. A refused client would retry at once, and thousands of retries would take
@@ -616,10 +624,25 @@ def _followed(definitions: Definitions) -> Check:
     return Check("crds", definitions.problem, counted=False, public=True)
 
 
-def _others(served: Kinds, documents: Mapping[str, Document], *, core: Core | None) -> Document:
+def _pages(
+    config: Config, served: Kinds, documents: Iterable[str], *, gates: Gates, build: Mapping[str, str]
+) -> dict[str, Document]:
+    """Return the pages about this process by path. `build` is the document of /version."""
+    pages = {zpages.FLAGZ: zpages.flagz(config.shown)} if gates.enabled(features.COMPONENT_FLAGZ) else {}
+    if gates.enabled(features.COMPONENT_STATUSZ):
+        paths = (*documents, *pages, zpages.STATUSZ, "/version")
+        release = str(served.release)
+        pages[zpages.STATUSZ] = zpages.statusz(
+            started=STARTED, now=time.time, build=build, emulated=release, paths=paths
+        )
+    return pages
+
+
+def _others(
+    served: Kinds, documents: Mapping[str, Document], *, core: Core | None, build: Mapping[str, str]
+) -> Document:
     """Return the handler of discovery, version, index, and unknown paths."""
-    version = groups.version(served.release, software=__version__, python=platform.python_version(), platform=PLATFORM)
-    discovery = groups.Discovery(served, version=version, paths=documents, core=core)
+    discovery = groups.Discovery(served, version=build, paths=documents, core=core)
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 
 

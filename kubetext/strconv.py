@@ -30,12 +30,12 @@ def parse_int(text: str) -> int:
     return value
 
 
-def parse_uint(text: str) -> int:
-    """Return `strconv.ParseUint(text, 10, 64)`. Raises ValueError with Go's text."""
+def parse_uint(text: str, *, bits: int = 64) -> int:
+    """Return `strconv.ParseUint(text, 10, bits)`. Raises ValueError with Go's text."""
     value = _magnitude(text)
     if value is None:
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
-    if value > MAX_UINT64:
+    if value >> bits:
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
     return value
 

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +356,8 @@ class Serving:
         "for one that the certificate says; a pair with names wins over one without, the first over those behind it; read again when "
         f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
         value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
+    profiling: bool = flag("profiling", SERVERS, _boolean, "true",
+        text="serve CPU profiles at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may", switch=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,7 +443,7 @@ class Storage:
 
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
         text="the store: redis://, rediss:// (TLS) or unix://, or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; with user and "
-        "password where needed", value="URL")
+        "password where needed", value="URL", secret=True)
     password_file: str = flag("redis-password-file", (SERVE, STORE), _file, "",
         text="password of the store's user, instead of one in the URL; read again for each connection", value="FILE")
     sentinel_username: str = flag("redis-sentinel-username", (SERVE, STORE), str, "",
@@ -556,6 +558,8 @@ class Config:
     limits: Limits
     shutdown: Shutdown
     logging: Logging
+    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The flags of the command by name, as people may see them."""
 
     @property
     def alone(self) -> bool:
@@ -673,7 +677,9 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
             errors.append(f"store {action}: a FILE is required, or -")
     if words.command == PACKAGES and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append("kinds check: a PACKAGE or a FILE is required")
-    found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action, file=file)
+    found = flags.section(
+        Config, values.completed(FLAGS), command=words.command, action=action, file=file, shown=values.texts
+    )
     errors += auditing.errors(found.audit, values.wrong)
     return Reading(_completed(found), values.wrong, errors)
 

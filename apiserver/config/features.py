@@ -1,6 +1,6 @@
 """The feature gates of the server itself; each kind declares its own.
 
-Upstream: kubernetes/apiserver `pkg/features/kube_features.go`.
+Upstream: kubernetes/apiserver `pkg/features/kube_features.go`, kubernetes/component-base `zpages/features/kube_features.go`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ WATCH_LIST_COMPRESSION = versioned("WatchListCompression", Spec(V1_37, default=T
 """Watches that begin with a list (`sendInitialEvents`) are compressed for clients that accept gzip."""
 CONSTRAINED_IMPERSONATION = Gate("ConstrainedImpersonation", default=True, stage=Stage.BETA)
 """Impersonation with permissions that are limited to certain requests (`filters/acting.py`)."""
+COMPONENT_STATUSZ = Gate("ComponentStatusz", default=True, stage=Stage.BETA)
+"""/statusz: the process, its versions and paths (`serving/zpages.py`)."""
+COMPONENT_FLAGZ = Gate("ComponentFlagz", default=True, stage=Stage.BETA)
+"""/flagz: the flags of the process."""
 
 GATES = (
     SHARDED_LIST_AND_WATCH,
     ALLOW_UNSAFE_MALFORMED_OBJECT_DELETION,
     WATCH_LIST_COMPRESSION,
     CONSTRAINED_IMPERSONATION,
+    COMPONENT_STATUSZ,
+    COMPONENT_FLAGZ,
 )

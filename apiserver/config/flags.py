@@ -38,8 +38,8 @@ class Flag:
     """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: the flag is required.
 
     `parse` turns a text into a value, or raises ValueError with the errors as its arguments. `switch`: on without a value. `many`: may
-    be given several times; the texts are joined by `separator`. `actions` are the actions of the command that use the flag, empty for
-    all.
+    be given several times; the texts are joined by `separator`. `secret`: may hold a password. `actions` are the actions of the command
+    that use the flag, empty for all.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Flag:
     value: str
     switch: bool
     many: bool
+    secret: bool
     separator: str
 
     @property
@@ -76,6 +77,7 @@ def flag(
     value: str = "TEXT",
     switch: bool = False,
     many: bool = False,
+    secret: bool = False,
     separator: str = ",",
 ) -> _Value:
     """Declare a field whose value is that of this flag. `text` is the help, `value` the placeholder in it."""
@@ -89,6 +91,7 @@ def flag(
         value=value,
         switch=switch,
         many=many,
+        secret=secret,
         separator=separator,
     )
     field: _Value = dataclasses.field(metadata={_FLAG: declared})
@@ -151,6 +154,8 @@ def _fields(section: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], type[A
         yield field, types[field.name] if dataclasses.is_dataclass(types[field.name]) else None
 
 
+HIDDEN = "CLASSIFIED"
+"""The text of a secret, as upstream shows it (kubernetes/apiserver `pkg/server/flagz/flagreader.go`)."""
 NO_VALUE = "\0"
 """The value of a flag that lacks its required value."""
 
@@ -216,6 +221,8 @@ class Values(dict[str, Any]):
         super().__init__()
         self.wrong: set[str] = set()
         self.given: set[str] = set()
+        self.texts: dict[str, str] = {}
+        """The flags of the command as they are shown to people: given or by default, secrets hidden."""
         self.errors: list[str] = []
 
     def note(self, flag: Flag, errors: Iterable[str]) -> None:
@@ -247,6 +254,7 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
             text = flag.default_for(command)
         else:
             found.given.add(flag.name)
+        found.texts[flag.name] = HIDDEN if flag.secret and text else text or ""
         if text is None:
             found.note(flag, [f"{flag.option} (or {flag.variable}) is required"])
             continue

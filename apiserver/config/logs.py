@@ -46,7 +46,24 @@ def configure(settings: config.Logging) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    logging.getLogger("apiserver").setLevel(logging.DEBUG if settings.verbosity >= 4 else logging.INFO)
+    set_verbosity(settings.verbosity)
+
+
+class _Present:
+    """The verbosity of this process."""
+
+    verbosity = 0
+
+
+def verbosity() -> int:
+    """Return how much is logged now: 3 and more have each request, 4 and more have details."""
+    return _Present.verbosity
+
+
+def set_verbosity(level: int) -> None:
+    """Change how much is logged from now on."""
+    _Present.verbosity = level
+    logging.getLogger("apiserver").setLevel(logging.DEBUG if level >= 4 else logging.INFO)
 
 
 def unraisable(what: sys.UnraisableHookArgs) -> None:

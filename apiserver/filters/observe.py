@@ -22,7 +22,20 @@ logger = logging.getLogger(__name__)
 
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OBJECTS = frozenset({"POST", "PUT", "PATCH"})
-_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3", "/apis"})
+_PATHS = frozenset(
+    {
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/version",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/apis",
+        "/statusz",
+        "/flagz",
+    }
+)
 """Paths without resource that have label values of their own; a client must not be able to invent label values."""
 APPLY = "application/apply-patch+yaml"
 READING = frozenset({"GET", "HEAD"})
@@ -31,9 +44,16 @@ OTHER = "other"
 
 
 def observe(
-    handler: Handler, *, served: Collection[tuple[str, str, str]], clock: Callable[[], float], log_requests: bool
+    handler: Handler,
+    *,
+    served: Collection[tuple[str, str, str]],
+    clock: Callable[[], float],
+    log_requests: Callable[[], bool],
 ) -> Handler:
-    """Observe requests. `served` holds (group, version, plural). Errors pass through unrendered, so their size is unknown here."""
+    """Observe requests. `served` holds (group, version, plural), `log_requests` says whether to log them now.
+
+    Errors pass through unrendered, so their size is unknown here.
+    """
     meters = Meters(served)
 
     async def observing(request: Request) -> web.StreamResponse:
@@ -60,7 +80,7 @@ def observe(
             if meter.open is not None:
                 meter.open.dec()
             meter.record(code, seconds, size, waited=request.exchange.waits.seconds)
-            if log_requests:
+            if log_requests():
                 _log(request, code, seconds)
 
     return observing

@@ -170,6 +170,7 @@ METRICS = Workers("metrics", threads=1, waiting=15)
 LOOKUPS = Workers("lookups", threads=8, waiting=4094)
 AUDIT = Workers("audit", waiting=4094)
 OWNERS = Workers("owners", threads=1, waiting=0)
+PROFILES = Workers("profiles", threads=1, waiting=0)
 
 
 def large_requests() -> bool:

@@ -28,6 +28,7 @@ from apiserver.wire.representation import (
 )
 
 JSON, YAML, PROTOBUF = table.JSON, table.YAML, table.PROTOBUF
+TEXT = "text/plain"
 ACCEPTED = tuple(m.name for m in table.MEDIA)
 """The media types that this server reads and writes, in its order of preference."""
 STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.stream)
@@ -107,6 +108,33 @@ def for_error(accept: str, query: Query, user_agent: str) -> Representation | No
     """Return the form of an error; None if no acceptable form can carry a Status. INDENTED is used then."""
     found = _winner(accept, _ERRORS)
     return _dressed(found, query, user_agent) if found is not None else None
+
+
+def for_page(
+    accept: str, query: Query, user_agent: str, *, kinds: tuple[str, str, Sequence[str]]
+) -> tuple[Representation, str] | None:
+    """Return the form of a page for people as an object, and its version; None for text. Raises 406.
+
+    `kinds` are the kind, group and versions that a client may ask for. Text is for clients that ask for none.
+    Upstream: kubernetes/apiserver `pkg/server/statusz/negotiate/negotiation.go`.
+    """
+    if not accept.strip(" \t"):
+        return None
+    kind, group, versions = kinds
+    for clause in _clauses(readable(accept)):
+        asked = clause.parameters
+        if asked.get("stream") or asked.get("sv"):
+            continue
+        version = asked.get("v", "")
+        objects = (asked.get("as"), asked.get("g")) == (kind, group) and version in versions
+        for media in (JSON, YAML):
+            if objects and clause.matches(media):
+                return _dressed(
+                    _FORMS[media, asked.get("pretty") == "1" and media == JSON, None], query, user_agent
+                ), version
+        if clause.matches(TEXT) and asked.keys().isdisjoint(("as", "g", "v")):
+            return None
+    raise errors.not_acceptable((JSON, YAML, TEXT))
 
 
 def _dressed(found: Representation, query: Query, user_agent: str) -> Representation:

@@ -308,6 +308,8 @@ STAGES = {
     "BETA": {
         *(
             "AllBeta",
+            "ComponentFlagz",
+            "ComponentStatusz",
             "ConstrainedImpersonation",
             "DRAConsumableCapacity",
             "DRADeviceBindingConditions",

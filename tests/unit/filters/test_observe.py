@@ -21,7 +21,7 @@ SERVED = {(G, "v1", "nodes")}
 
 def watched(handler: Handler, *, log: bool = False) -> Handler:
     ticks = iter(range(1000))
-    return observe(handler, served=SERVED, clock=lambda: next(ticks) / 100, log_requests=log)
+    return observe(handler, served=SERVED, clock=lambda: next(ticks) / 100, log_requests=lambda: log)
 
 
 def counted() -> dict[tuple[str, ...], float]:
