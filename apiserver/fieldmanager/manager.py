@@ -383,13 +383,18 @@ def _check_kind(resource: Resource, patch: Object) -> None:
 
 
 def _checked(resource: Resource, patch: Object) -> Object:
-    """Return the patch without empty managedFields. Raises StatusError if it names managers, or does not fit the types of the kind."""
+    """Return the patch, without managers that cannot be decoded. Raises StatusError if it names managers, or does not fit the types of the
+    kind.
+
+    A null for the managers stays. No live object has one, so upstream takes such an apply for a change, and sets the time of the applier.
+    """
     if _names_managers(patch):
         raise errors.bad_request("metadata.managedFields must be nil")
     found = validation.validate(patch, typedefs.type_of(resource))
     if found:
         raise errors.raw(f"failed to create typed patch object ({_shown(resource, patch)}): {validation.joined(found)}")
-    return typedform.untracked(patch)
+    null = (patch.get("metadata") or {}).get("managedFields") is None
+    return patch if null else typedform.untracked(patch)
 
 
 def _shown(resource: Resource, obj: Object) -> str:

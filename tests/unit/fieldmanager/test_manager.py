@@ -276,6 +276,17 @@ def test_managers_in_an_apply_that_are_no_list_fail_as_their_type(sent: Any) -> 
         )
 
 
+@pytest.mark.parametrize(("metadata", "timed"), [({}, False), ({"managedFields": None}, True)], ids=["absent", "null"])
+def test_null_for_managers_counts_as_a_change_of_an_apply(metadata: Object, timed: bool) -> None:
+    written = Written("ResourceSlice")
+    written.create(a_slice(), manager="creator")
+    patch = a_slice(metadata=metadata)
+    patch["spec"] = {"driver": patch["spec"]["driver"]}
+    written.apply(patch, manager="applier")
+    [entry] = [entry for entry in written.managed_fields if entry["manager"] == "applier"]
+    assert ("time" in entry) is timed
+
+
 @pytest.mark.parametrize("sent", [[], [{}], [{"manager": "x"}]])
 def test_an_apply_names_no_managers(sent: list[Object]) -> None:
     error = refused(Written("ResourceSlice"), a_slice(metadata={"managedFields": sent}))
