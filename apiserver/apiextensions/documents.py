@@ -157,11 +157,8 @@ def _objects(document: Document) -> Iterator[Document]:
     value = document.value
     if value is None:
         return
-    if not isinstance(value, dict) or not str(value.get("kind", "")).endswith("List"):
-        yield document
-        return
-    items = value.get("items")
-    if not isinstance(items, list):
+    kind, items = (value.get("kind"), value.get("items")) if isinstance(value, dict) else (None, None)
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
         yield document
         return
     for number, item in enumerate(items, start=1):

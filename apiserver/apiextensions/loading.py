@@ -61,7 +61,10 @@ def _found(document: Document, release: Release, shared: Sharing) -> Found:
     if not isinstance(value, dict):
         return Found(document.place, errors=["the document is no object"])
     api_version, kind = value.get("apiVersion"), value.get("kind")
-    group, _, version = str(api_version or "").rpartition("/")
+    for member, text in (("apiVersion", api_version), ("kind", kind)):
+        if not isinstance(text, str | None):  # it may nest too deeply for a message
+            return Found(document.place, errors=[f"{member} must be a string"])
+    group, _, version = (api_version or "").rpartition("/")
     if group != GROUP or kind != KIND:
         return Found(document.place, warnings=[f"{api_version} {kind} is ignored"])
     if version != "v1":
