@@ -115,7 +115,8 @@ _TYPES = {
     "DeviceConstraint": Tags(
         members={
             "requests": _REQUESTS,
-            "matchAttribute": Member(checks=(_declared_formats.fully_qualified_name,)),
+            # The kind's own rule takes domains with upper case letters.
+            "matchAttribute": Member(checks=(_declared_formats.fully_qualified_name,), alone=True),
             # The kind's own rule does not look at it beside `matchAttribute`.
             "distinctAttribute": Member(checks=(_declared_formats.fully_qualified_name,), alone=True),
         }
