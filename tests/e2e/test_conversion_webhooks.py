@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.controlplane import plane
+from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection, Stream
 from tests.e2e.controlplane.plane import until
 from tests.fixtures.conversion_hook import Answer, Convert, Hook, Object, Refusal, answered, converted
@@ -23,6 +24,7 @@ from tests.fixtures.lamps import GROUP, convert, definition, lamp
 from tests.fixtures.server import DevServer, Reply, dev_server
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SERVICES = "/api/v1/namespaces/default/services"
 NAMESPACE = "converted"
 V1, V2 = (f"/apis/{GROUP}/{version}/namespaces/{NAMESPACE}/lamps" for version in ("v1", "v2"))
 MERGE, JSON_PATCH, APPLY = (
@@ -291,6 +293,44 @@ def test_kube_apiserver_answers_the_same(tmp_path: pathlib.Path, our_own: None) 
         with here(tmp_path / "dev", hook, version) as (server, _):
             steps = zip(expected, played(server), strict=True)
             assert [(here, there) for there, here in steps if here != there] == []
+
+
+def test_webhook_is_called_as_a_service_of_the_cluster(tmp_path: pathlib.Path, our_own: None) -> None:
+    with Hook(tmp_path, convert, hosts=("lamps.default.svc",)) as hook:
+        service = {"namespace": "default", "name": "lamps", "path": "/convert", "port": hook.port}
+        made = definition(hook.conversion(url=None, service=service))
+        file = write(tmp_path / "lamps.yaml", made)
+        with (
+            Bed(tmp_path / "bed", serve_flags=[f"--crds={file}"]) as bed,
+            bed.connect() as admin,
+            Connection(bed.straight(bed.admin)) as straight,
+        ):
+            for path, obj in (
+                ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}),
+                (
+                    SERVICES,
+                    {"metadata": {"name": "lamps"}, "spec": {"type": "ExternalName", "externalName": "localhost"}},
+                ),
+                (DEFINITIONS, made),
+            ):
+                reply = admin.ask("POST", path, obj)
+                assert reply.status == 201, reply.text
+            there, here = (Server(bed.admin, user, hook) for user in (admin, straight))
+            for path in (V1, V2):
+                until(lambda path=path: there.ask("GET", path).status == 200, "the definition is served")  # type: ignore[misc]
+            for server in (there, here):
+                assert server.ask("POST", V2, lamp("v2", lumen=70)).json["spec"] == {"lumen": 70}
+                assert server.ask("GET", f"{V1}/one").json["spec"] == {"watt": 7}
+                assert server.hook.requests[-1][0] == "/convert?timeout=30s"
+                assert server.hook.requests[-1][1]["Host"] == f"lamps.default.svc:{hook.port}"
+            # Without the Service both say the same. An object that changed is asked for anew.
+            assert admin.ask("DELETE", f"{SERVICES}/lamps").status == 200
+            failures = []
+            for server in (there, here):
+                server.ask("PATCH", f"{V1}/one", {"spec": {"watt": 8}}, **MERGE)
+                until(lambda server=server: server.ask("GET", f"{V2}/one").status == 500, "the Service is missing")  # type: ignore[misc]
+                failures.append(server.shown("GET", f"{V2}/one"))
+            assert failures[0] == failures[1]
 
 
 # -------------------------------------------------------------------------------------------------------------------- what is ours

@@ -21,9 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.fixtures.server import DevServer, dev_server
+from tests.hostile import custom
 from tests.hostile.behind import behind
 from tests.hostile.campaign import FLAGS, WARM, WARM_HEADS, Campaign, Report
-from tests.hostile.generator import BODY, FAMILIES, Generator, Hostile
+from tests.hostile.forms import BODY, Hostile
+from tests.hostile.generator import FAMILIES, Generator
 from tests.hostile.heads import every_flood
 from tests.hostile.rules import as_files
 
@@ -31,8 +33,8 @@ CONNECTIONS, EACH = 8, 8
 
 
 @contextmanager
-def alone(folder: pathlib.Path) -> Iterator[DevServer]:
-    with as_files(folder) as rules, dev_server(folder, *FLAGS, *rules) as server:
+def alone(folder: pathlib.Path, definitions: pathlib.Path) -> Iterator[DevServer]:
+    with as_files(folder) as rules, dev_server(folder, *FLAGS, f"--crds={definitions}", *rules) as server:
         yield server
 
 
@@ -70,6 +72,7 @@ def main() -> int:
         "--connections", type=int, default=CONNECTIONS, help=f"how many are sent at once (default: {CONNECTIONS})"
     )
     parser.add_argument("--heads", action="store_true", help="only request lines and headers, of nobody")
+    parser.add_argument("--custom", action="store_true", help="only custom resources and their definitions")
     parser.add_argument("--cluster", action="store_true", help="against a server behind a kube-apiserver")
     parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one that is sent (default: 0)")
@@ -77,10 +80,14 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=BODY, help=f"bytes of the largest body (default: {BODY})")
     chosen = parser.parse_args()
     say(f"seed {chosen.seed}")
-    generator = Generator(chosen.seed, most=chosen.largest, heads=chosen.heads)
+    generator = Generator(chosen.seed, most=chosen.largest, heads=chosen.heads, customs=chosen.custom)
     warm = WARM_HEADS if chosen.heads else WARM
     start, began = behind if chosen.cluster else alone, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        custom.serving(pathlib.Path(folder)) as definitions,
+        start(pathlib.Path(folder), definitions) as server,
+    ):
         campaign = Campaign(
             server,
             connections=chosen.connections if chosen.only is None else 1,
@@ -88,9 +95,10 @@ def main() -> int:
             warm=warm,
             say=say,
             again=generator.again,
+            definitions=definitions,
         )
         report = asyncio.run(play(campaign, drawn(generator, chosen), warm + chosen.requests, chosen.seconds))
-        floods = [] if chosen.only is not None or chosen.family else asyncio.run(every_flood(server))
+        floods = [] if chosen.only is not None or chosen.family or chosen.custom else asyncio.run(every_flood(server))
     for wrong in floods:
         say(wrong)
     say(f"{report}\nseed {chosen.seed}, {time.monotonic() - began:.0f} s in all")

@@ -50,9 +50,9 @@ def _limit(admin: Connection) -> None:
 
 
 @contextlib.contextmanager
-def behind(folder: pathlib.Path) -> Iterator[Behind]:
+def behind(folder: pathlib.Path, definitions: pathlib.Path) -> Iterator[Behind]:
     """In a cluster of its own, with the namespace that hostile requests name, the rules for them, and a quota."""
-    with configured(folder) as rules, Bed(folder, serve_flags=FLAGS) as bed:
+    with configured(folder) as rules, Bed(folder, serve_flags=[*FLAGS, f"--crds={definitions}"]) as bed:
         with bed.connect() as admin:
             assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "hostile"}}).status == 201
             for rule in rules:

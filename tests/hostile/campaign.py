@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -24,15 +25,16 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from apiserver.serving.steps import BUDGET_SECONDS, MESSAGE
 from tests.fixtures import steps
 from tests.fixtures.server import Reply
-from tests.hostile import handshakes
-from tests.hostile.generator import COLLECTIONS, GROUP, REFUSALS, SPECS, STANDING, Hostile
+from tests.hostile import custom, handshakes
+from tests.hostile.forms import STANDING, Hostile
+from tests.hostile.generator import COLLECTIONS, GROUP, REFUSALS, SPECS
 
 ERROR_BYTES = (1 << 20) + 4096
 """The largest error, with its headers."""
@@ -41,6 +43,9 @@ GROWTH_BYTES = 16 << 20
 """The permitted growth of the process after any number of requests that wrote nothing: answers of the cluster in the last seconds, and
 the allocator's leftovers."""
 HELD = re.compile(rb"(?m)^sluice_(?:object|history|encoding)_bytes(?:\{[^}]*\})? (\S+)$")
+REFUSED = re.compile(rb'(?m)^sluice_crds\{state="refused"\} (\S+)$')
+LOOK_SECONDS = 0.2
+"""Between two looks at whether changed definitions are served."""
 HELD_SHARE = 1.5
 """The cost of a byte of those, with everything around it."""
 SCATTERED_BYTES = 32 << 20
@@ -105,6 +110,8 @@ UPSTREAMS = (
         rb"Internal error occurred: (Unable to complete the copy|(add|copy|move|remove|replace|test) operation does not apply|testing )",
     ),
     (501, rb"\r\n\r\n(\Z|Unsupported transfer encoding)"),  # to HEAD without a body
+    (500, rb"the spec replicas field "),
+    (500, rb"conversion webhook for custom\.hostile\.example\.com/"),
     (504, rb"Too large resource version"),
     (505, rb"505 HTTP Version Not Supported"),
 )
@@ -365,7 +372,8 @@ async def _chunks(reader: asyncio.StreamReader, *, streams: bool) -> bytes:
 class Campaign:
     """One server, one stream of requests, sent in rounds: `each` of them for each connection, which sends one at a time.
 
-    `say` prints the progress, and `again` knows how to send a request once more.
+    `say` prints the progress, and `again` knows how to send a request once more. `definitions` is the folder that the server follows
+    (`--crds`), if it serves the custom kinds.
     """
 
     def __init__(
@@ -377,8 +385,12 @@ class Campaign:
         warm: int = WARM,
         say: Callable[[str], None] = lambda text: None,
         again: Callable[[Hostile], str] = lambda request: "",
+        definitions: pathlib.Path | None = None,
     ) -> None:
         self._server = server
+        self._definitions = definitions
+        self._defining = asyncio.Lock()
+        self._defined, self._placed = b"", 0
         self._process = Process(server.pid)
         admin, nobody = server.context(), server.context(certificate=False)
         self._connections = [
@@ -442,6 +454,9 @@ class Campaign:
         for kind, collection in COLLECTIONS.items():
             metadata = {"name": STANDING, **({"namespace": "hostile"} if "namespaces" in collection else {})}
             obj = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": SPECS[kind]}
+            reply = await asyncio.to_thread(self._server.request, "POST", collection, obj)
+            assert reply.status in (201, 409), reply.text
+        for collection, obj in custom.standing() if self._definitions else ():
             reply = await asyncio.to_thread(self._server.request, "POST", collection, obj)
             assert reply.status in (201, 409), reply.text
         for path in ("/openapi/v2", "/openapi/v3", "/metrics", "/apis"):
@@ -523,7 +538,10 @@ class Campaign:
             if self._stopping:
                 return
             try:
-                answers = await pair[request.anonymous].send(request)
+                if request.family == custom.DEFINITION:
+                    answers = [await self._define(request)]
+                else:
+                    answers = await pair[request.anonymous].send(request)
             except TimeoutError:
                 self.report.codes[request.family, -1] += 1
                 self.found(request, f"no answer within {ANSWER_SECONDS:.0f} s")
@@ -539,6 +557,36 @@ class Campaign:
                     self.found(request, f"was answered {answer.code}: {_body(answer)!r}")
                 if PANIC in answer.start[:4096]:
                     self.found(request, "made the server panic")
+
+    async def _define(self, request: Hostile) -> Answer:
+        """Give the server another definition file, and wait until it has read it: 200 if it serves what the file holds, else 422.
+
+        Raises TimeoutError when the server does not read it."""
+        async with self._defining:
+            if request.body == self._defined:  # it would not be read again
+                await self._place(b"")
+            await self._place(request.body)
+            reply = await asyncio.to_thread(self._server.request, "GET", "/metrics")
+        return Answer(422 if int(float(REFUSED.findall(reply.body)[0])) else 200)
+
+    async def _place(self, definition: bytes) -> None:
+        """Replace the file, and wait until the server serves what was changed with it."""
+        assert self._definitions is not None
+        folder = self._definitions
+        self._defined = definition
+        self._placed += 1
+        contents = {"changing.yaml": definition, "marker.json": json.dumps(custom.marker(self._placed)).encode()}
+        path = f"/apis/{custom.FOLLOWED}/{custom.marker_version(self._placed)}"
+
+        def place_and_wait() -> None:
+            _replace(folder, contents)
+            end = time.monotonic() + ANSWER_SECONDS
+            while self._server.request("GET", path).status != 200:
+                if time.monotonic() > end:
+                    raise TimeoutError
+                time.sleep(LOOK_SECONDS)
+
+        await asyncio.to_thread(place_and_wait)
 
     async def _at_rest(self) -> tuple[int, int]:
         """The bytes of the process when nothing is being served, and those that it says it holds."""
@@ -599,6 +647,14 @@ class Campaign:
                     worst = max(worst or 0.0, blocked)
             await _unless(done, PROBE_SECONDS)
         return worst
+
+
+def _replace(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
+    """Write files, each in one step. The server never sees a part of one, nor a further one."""
+    for name, content in contents.items():
+        new = folder.parent / f"{name}.new"
+        new.write_bytes(content)
+        new.replace(folder / name)
 
 
 def _body(answer: Answer) -> bytes:

@@ -14,23 +14,15 @@ import json
 import random
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 from urllib.parse import quote
 
 from tests.fixtures import protobuf
-from tests.hostile import handshakes
+from tests.hostile import custom, handshakes
+from tests.hostile.forms import ACCEPTS, BODY, HEADERS, INITIAL, JSON, PATCHES, PROTOBUF, STANDING, YAML, Hostile, named
 
-HEADERS, BODY = 1 << 20, 3 << 20
-"""The limits of a request: its line and headers, and its body."""
-JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
-PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
 GROUP = "resource.sluice.dev"
 ROOT = f"/apis/{GROUP}/v1"
 VERSIONS = ("v1", "v1", "v1", "v1beta1", "v1beta2")
@@ -63,78 +55,25 @@ OLDEST_SPECS: dict[str, dict[str, Any]] = {
     },
 }
 """As v1beta1 has them."""
-ACCEPTS = (
-    JSON,
-    YAML,
-    "application/json;as=Table;v=v1;g=meta.k8s.io",
-    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-    PROTOBUF,
-    f"{PROTOBUF};as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
-    f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-    "*/*",
-)
-INITIAL = "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 METADATA = (
     *("labels", "annotations", "ownerReferences", "finalizers", "managedFields", "name", "uid", "generation"),
     *("creationTimestamp", "resourceVersion", "deletionTimestamp", "x"),
 )
 REFUSALS = "refusals"
 """The family whose requests are refused, and held to the budget of a refusal."""
-STANDING = "standing"
-"""The name of an object of each kind that is there all the time."""
-
-
-def named(number: int) -> str:
-    """The object of the request of that number."""
-    return f"h-{number:x}"
-
-
-@dataclass(frozen=True, slots=True)
-class Hostile:
-    """One request as bytes, the family it is of, and whether it is sent by an administrator or by nobody."""
-
-    family: str
-    head: bytes
-    body: bytes = b""
-    anonymous: bool = False
-    number: int = 0
-    """Its place among the requests of its seed."""
-    follows: int | None = None
-    """The number of the one whose object it is about."""
-    answers: int = 1
-    """How many it is, one behind the other."""
-    leaves: bool = False
-    """The client goes away soon: what it sent may lack its end."""
-    slowly: bool = False
-    """The client reads in small pieces, and not to the end."""
-
-    @property
-    def streams(self) -> bool:
-        """Its answer may go on until the client leaves."""
-        return b"watch" in self.head.split(b"\r\n", 1)[0]
-
-    @property
-    def lasts(self) -> bool:
-        """It takes a while, most of which its client waits."""
-        return self.streams or self.slowly or self.leaves or self.answers > 1
-
-    @property
-    def writes(self) -> bool:
-        """It may leave something in the store."""
-        return not self.head.startswith((b"GET ", b"HEAD ")) and not self.anonymous
 
 
 class Generator:
     """Draws requests. Each is drawn by itself, from the seed, its number and its family: to have the thousandth again, the 999 before it
     need not be drawn."""
 
-    def __init__(self, seed: int, *, most: int = BODY, heads: bool = False) -> None:
-        """`most`: the largest body, in bytes; `heads`: only what anybody may send before it is known who it is."""
+    def __init__(self, seed: int, *, most: int = BODY, heads: bool = False, customs: bool = False) -> None:
+        """`most`: the largest body, in bytes; `heads`: only what anybody may send before it is known who it is; `customs`: only custom
+        resources and their definitions."""
         self._seed = seed
-        self._most = most
-        self._heads = heads
-        self._families = HEADS if heads else tuple(sorted(FAMILIES))
+        self.most = most
+        self._heads, self._customs = heads, customs
+        self._families = HEADS if heads else tuple(sorted(custom.FAMILIES if customs else FAMILIES))
         self._next = 0
         self._begin(0, "")
 
@@ -160,11 +99,12 @@ class Generator:
 
     def again(self, request: Hostile) -> str:
         """The arguments of `make hostile` that send it again."""
-        options = {"--seed": self._seed, "--only": request.number, "--largest": self._most}
+        options = {"--seed": self._seed, "--only": request.number, "--largest": self.most}
         words = [f"{name} {value}" for name, value in options.items() if name != "--largest" or value != BODY]
         if self._family(request.number) != request.family:
             words.append(f'--family "{request.family}"' if " " in request.family else f"--family {request.family}")
-        return " ".join([*words, "--heads"] if self._heads else words)
+        words += ["--heads"] * self._heads + ["--custom"] * self._customs
+        return " ".join(words)
 
     def at(self, number: int, family: str | None = None) -> Hostile:
         """The request of that number; of another family than the seed has for it, if one is named."""
@@ -175,7 +115,7 @@ class Generator:
 
     def _begin(self, number: int, family: str) -> None:
         self._random = random.Random(f"{self._seed}/{number}/{family}")
-        self._number = number
+        self.number = number
         self._follows: int | None = None
         self._version = self.pick(VERSIONS)
 
@@ -241,7 +181,7 @@ class Generator:
 
     def kind(self) -> str:
         """The one that requests of this number are about."""
-        return KINDS[self._number % len(KINDS)]
+        return KINDS[self.number % len(KINDS)]
 
     def item(self, kind: str, name: str = STANDING) -> str:
         return f"{self.collection(kind)}/{name}"
@@ -430,7 +370,7 @@ class Generator:
     # Bodies.
 
     def object(self, kind: str) -> dict[str, object]:
-        metadata: dict[str, object] = {"name": named(self._number)}
+        metadata: dict[str, object] = {"name": named(self.number)}
         if "namespaces" in COLLECTIONS[kind]:
             metadata["namespace"] = "hostile"
         return {
@@ -442,7 +382,7 @@ class Generator:
 
     def json_body(self, family: str) -> Hostile:
         kind = self.kind()
-        return self._send(family, kind, JSON, self.json_text(kind, self.size(self._most)))
+        return self._send(family, kind, JSON, self.json_text(kind, self.size(self.most)))
 
     def _send(self, family: str, kind: str, media: str, body: str | bytes) -> Hostile:
         method, path = ("PUT", self.item(kind)) if self.often(0.3) else ("POST", self.collection(kind))
@@ -469,7 +409,7 @@ class Generator:
         where = self.pick(("member", "metadata", "list", "spec", "opaque", "bare", "raw"))
         if where == "raw":
             return self.any_text(length)
-        filling = self._elements(length) if where == "list" else self._filling(length)
+        filling = self._elements(length) if where == "list" else self.filling(length)
         if where == "bare":
             return filling
         if where == "member":
@@ -487,7 +427,7 @@ class Generator:
             obj["spec"] = {"config": [{"opaque": parameters}]} if kind == "DeviceClass" else hole
         return json.dumps(obj).replace(f'"{hole}"', filling)
 
-    def _filling(self, length: int) -> str:
+    def filling(self, length: int) -> str:
         """A JSON value, more or less."""
         depth = min(length // 2, self.size(20_000))
         pairs = max(length // 16, 1)
@@ -504,9 +444,9 @@ class Generator:
             lambda: "[" + ",".join(["1"] * (length // 2)) + "]",
             lambda: "{" + ",".join(f'"k{at}":"v"' for at in range(pairs)) + "}",
             lambda: "{" + ",".join(['"same":1'] * pairs) + "}",
-            lambda: "{" + self._many(length, f'"bad key @!":{json.dumps(self.any_text(3))}') + "}",
+            lambda: "{" + self.many(length, f'"bad key @!":{json.dumps(self.any_text(3))}') + "}",
             lambda: "{" + json.dumps(self.any_text(length // 3)) + ":1}",
-            lambda: "[" + self._many(length, "1@" + self.text(300, string.digits)) + "]",
+            lambda: "[" + self.many(length, "1@" + self.text(300, string.digits)) + "]",
         ])  # fmt: skip
 
     def _elements(self, length: int) -> str:
@@ -530,7 +470,7 @@ class Generator:
         )
 
     def yaml_body(self, family: str) -> Hostile:
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         if self.often(0.25):
             return self._send(family, kind, YAML, self.json_text(kind, length))
         obj = self.object(kind)
@@ -571,11 +511,11 @@ class Generator:
 
     def protobuf_body(self, family: str) -> Hostile:
         kind = self.kind()
-        return self._send(family, kind, PROTOBUF, self.message(kind, self.size(self._most)))
+        return self._send(family, kind, PROTOBUF, self.message(kind, self.size(self.most)))
 
     def message(self, kind: str, length: int) -> bytes:
         """An object in its envelope, with fields that were chosen with malice, or no object at all."""
-        name = protobuf.field(1, named(self._number).encode())
+        name = protobuf.field(1, named(self.number).encode())
         little = self._random.choice(
             (b"", b"\x0a\0", b"\x0a\x01a\x12\0", b"\x08\1", b"\xff" * 10, b"\x0a\xff\xff\xff\xff\x0f")
         )
@@ -609,7 +549,7 @@ class Generator:
             case "text":
                 message = protobuf.field(1, name + protobuf.field(self._random.randrange(1, 18), text))
             case "parameters":
-                raw = protobuf.field(1, self._filling(length).encode("utf-8", "surrogatepass"))
+                raw = protobuf.field(1, self.filling(length).encode("utf-8", "surrogatepass"))
                 opaque = protobuf.field(1, b"gpu.example.com") + protobuf.field(2, raw)
                 config = protobuf.field(1, protobuf.field(1, opaque))
                 message = protobuf.field(1, name) + protobuf.field(2, protobuf.field(2, config))
@@ -636,12 +576,12 @@ class Generator:
 
     def device_selectors(self, family: str) -> Hostile:
         """Objects whose selectors are expressions: many of them, all others, and each what is hard to read or to judge."""
-        kind, length = KINDS[1 + self._number % 3], self.size(self._most)
+        kind, length = KINDS[1 + self.number % 3], self.size(self.most)
         one = self.expression(min(length, self.pick_size((10 << 10, 10 << 10, 20 << 10, length))))
         count = max(1, min(length // (len(one) + 24), self.pick_size((1, 32, 33, 1000))))
         text = json.dumps({"cel": {"expression": one}}).replace("@", "%")
         marked = text[:-3] + " // @" + text[-3:] if self.often(0.5) else text
-        selectors = "[" + self._many(count * (len(marked) + 4), marked) + "]"
+        selectors = "[" + self.many(count * (len(marked) + 4), marked) + "]"
         obj = self.object(kind)
         wanted = f'{{"deviceClassName":"gpu.example.com","selectors":{selectors}}}'
         if self._version == "v1beta1":
@@ -650,7 +590,7 @@ class Generator:
             request = f'{{"name":"r@","exactly":{wanted}}}'
         if self.often(0.2):
             request = f'{{"name":"r@","firstAvailable":[{{"name":"a",{wanted[1:]}]}}'
-        requests = '{"devices":{"requests":[' + self._many(min(length, 40 * len(request)), request) + "]}}"
+        requests = '{"devices":{"requests":[' + self.many(min(length, 40 * len(request)), request) + "]}}"
         specs = {"DeviceClass": f'{{"selectors":{selectors}}}', "ResourceClaim": requests}
         obj["spec"] = "@hole@"
         # A template of the third kind has the claim's in another `spec`.
@@ -702,11 +642,11 @@ class Generator:
 
     def raw(self, family: str) -> Hostile:
         """Objects with what the server does not look into: parameters of drivers in specs and in status, and data of devices."""
-        kind, length = KINDS[1 + self._number % 3], self.size(self._most)
+        kind, length = KINDS[1 + self.number % 3], self.size(self.most)
         driver = {"driver": "gpu.example.com"}
         opaque = {"opaque": driver | {"parameters": "@hole@"}}
         config = [opaque] * self.pick_size((1, 1, 2, 32, 40))
-        filling = self._filling(length // len(config))
+        filling = self.filling(length // len(config))
         if self.often(0.7):
             filling = '{"p":' + filling + "}"
         if self.often(0.2):
@@ -746,9 +686,9 @@ class Generator:
         return self._send(family, kind, JSON, json.dumps(obj).replace('"@hole@"', filling))
 
     def patch(self, family: str) -> Hostile:
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         media = self.pick(PATCHES)
-        text = self._operations(length) if media == PATCHES[0] and self.often(0.8) else self._merging(kind, length)
+        text = self.operations(length) if media == PATCHES[0] and self.often(0.8) else self._merging(kind, length)
         query = self.pick(("", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldManager=m&force=true"))
         raw = text.encode("utf-8", "surrogatepass")
         return self.request(
@@ -760,7 +700,7 @@ class Generator:
             anonymous=False,
         )
 
-    def _operations(self, length: int) -> str:
+    def operations(self, length: int) -> str:
         operations = (
             {"op": "add", "path": "/metadata/finalizers/0", "value": "example.com/x"},
             {"op": "add", "path": "/spec/config/-", "value": {}},
@@ -782,51 +722,51 @@ class Generator:
         depth = min(length // 8, self.size(20_000))
         return self.one_of([
             lambda: '{"spec":' * depth + "null" + "}" * depth,
-            lambda: '{"metadata":{"annotations":' + self._filling(length) + "}}",
-            lambda: '{"metadata":{"labels":' + self._filling(length) + "}}",
+            lambda: '{"metadata":{"annotations":' + self.filling(length) + "}}",
+            lambda: '{"metadata":{"labels":' + self.filling(length) + "}}",
             lambda: '{"metadata":{"finalizers":' + self._elements(length) + "}}",
-            lambda: '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self._filling(length) + "}}}]}}",
-            lambda: self._filling(length),
+            lambda: '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self.filling(length) + "}}}]}}",
+            lambda: self.filling(length),
             lambda: self.json_text(kind, length),
         ])  # fmt: skip
 
     def strategic(self, family: str) -> Hostile:
         """A strategic merge patch of lists that are merged by keys, and of directives."""
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         body = '{"metadata":' + self._directives(length) + "}" if self.often(0.8) else self._directives(length)
         return self._patched(family, kind, PATCHES[2], body)
 
     def _directives(self, length: int) -> str:
         """Directives for the metadata of an object, which merges owners by their uid."""
-        filling = partial(self._filling, length)
+        filling = partial(self.filling, length)
         return self.one_of([
             lambda: self._owners(length, ""),
             lambda: self._owners(length, ',"$patch":"delete"'),
-            lambda: '{"$setElementOrder/ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
-            lambda: '{"$setElementOrder/ownerReferences":[],"ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
-            lambda: '{"$setElementOrder/finalizers":[' + self._many(length // 2, '"a/@"') + '],"finalizers":['
-            + self._many(length // 2, '"a/@"') + "]}",
-            lambda: '{"$setElementOrder/finalizers":[],"finalizers":[' + self._many(length, '"a/@"') + "]}",
-            lambda: '{"$deleteFromPrimitiveList/finalizers":[' + self._many(length, '"a/@"') + "]}",
-            lambda: '{"$retainKeys":[' + self._many(length, '"k@"') + "]}",
+            lambda: '{"$setElementOrder/ownerReferences":[' + self.many(length, '{"uid":"u@"}') + "]}",
+            lambda: '{"$setElementOrder/ownerReferences":[],"ownerReferences":[' + self.many(length, '{"uid":"u@"}') + "]}",
+            lambda: '{"$setElementOrder/finalizers":[' + self.many(length // 2, '"a/@"') + '],"finalizers":['
+            + self.many(length // 2, '"a/@"') + "]}",
+            lambda: '{"$setElementOrder/finalizers":[],"finalizers":[' + self.many(length, '"a/@"') + "]}",
+            lambda: '{"$deleteFromPrimitiveList/finalizers":[' + self.many(length, '"a/@"') + "]}",
+            lambda: '{"$retainKeys":[' + self.many(length, '"k@"') + "]}",
             lambda: '{"$retainKeys":' + filling() + "}",
             lambda: '{"$patch":' + filling() + "}",
             lambda: '{"$setElementOrder/finalizers":' + filling() + ',"finalizers":' + filling()[: length // 2] + "}",
             lambda: '{"ownerReferences":[{"uid":' + filling() + '},{"uid":"u1"}]}',
             lambda: '{"ownerReferences":[{"x":' + filling() + "}]}",
-            lambda: '{"ownerReferences":[' + self._many(length, "null") + "]}",
+            lambda: '{"ownerReferences":[' + self.many(length, "null") + "]}",
             lambda: '{"labels":{"$patch":"replace","a":' + filling() + "}}",
             lambda: '{"creationTimestamp":' + filling() + "}",
             lambda: '{"managedFields":' + filling() + "}",
-            lambda: "{" + self._many(length, '"$setElementOrder/f@":[]') + "}",
-            lambda: "{" + self._many(length, '"$deleteFromPrimitiveList/f@":[1]') + "}",
+            lambda: "{" + self.many(length, '"$setElementOrder/f@":[]') + "}",
+            lambda: "{" + self.many(length, '"$deleteFromPrimitiveList/f@":[1]') + "}",
         ])  # fmt: skip
 
     def _owners(self, length: int, more: str) -> str:
         element = '{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u@"' + more + "}"
-        return '{"ownerReferences":[' + self._many(length, element) + "]}"
+        return '{"ownerReferences":[' + self.many(length, element) + "]}"
 
-    def _many(self, length: int, element: str) -> str:
+    def many(self, length: int, element: str) -> str:
         """Elements that differ, of that many characters in all."""
         count = min(max(length // (len(element) + 4), 1), 40_000)
         start = self._random.randrange(10)
@@ -834,21 +774,21 @@ class Generator:
 
     def apply(self, family: str) -> Hostile:
         """An applied configuration, as JSON or as YAML."""
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         obj = self.object(kind)
         metadata = obj["metadata"]
         assert isinstance(metadata, dict)
         metadata["name"] = STANDING
         hole = "@hole@"
         many = {
-            "finalizers": lambda: "[" + self._many(length, '"example.com/f@"') + "]",
+            "finalizers": lambda: "[" + self.many(length, '"example.com/f@"') + "]",
             "ownerReferences": lambda: self._owners(length, "").partition(":")[2][:-1],
-            "labels": lambda: "{" + self._many(length, '"example.com/k@":"v"') + "}",
-            "annotations": lambda: "{" + self._many(length, '"example.com/k@":"v"') + "}",
+            "labels": lambda: "{" + self.many(length, '"example.com/k@":"v"') + "}",
+            "annotations": lambda: "{" + self.many(length, '"example.com/k@":"v"') + "}",
         }
         chosen = self.pick([*many, *METADATA])
         metadata[chosen] = hole
-        filling = many[chosen]() if chosen in many and self.often(0.7) else self._filling(length)
+        filling = many[chosen]() if chosen in many and self.often(0.7) else self.filling(length)
         text = json.dumps(obj).replace(f'"{hole}"', filling)
         if self.often(0.2):
             text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in self.object(kind).items())
@@ -857,7 +797,7 @@ class Generator:
 
     def managed_fields(self, family: str) -> Hostile:
         """Values of managedFields: of unknown managers, malformed sets, and endless ones."""
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         entry = {
             "manager": "m",
             "operation": "Update",
@@ -868,7 +808,7 @@ class Generator:
         one = shown.replace('"@set@"', self._field_set(length))
         many = shown.replace('"m"', '"m@"', 1).replace('"@set@"', '{"f:spec":{}}')
         entries = self.one_of(
-            [lambda: one, lambda: self._many(length, many), lambda: one + "," + one[: length // 2]],
+            [lambda: one, lambda: self.many(length, many), lambda: one + "," + one[: length // 2]],
         )
         body = '{"metadata":{"managedFields":[' + entries + "]}}"
         return self._patched(family, kind, self.pick(PATCHES[1:3]), body)
@@ -876,17 +816,17 @@ class Generator:
     def _field_set(self, length: int) -> str:
         depth = min(length // 10, self.size(20_000))
         return self.one_of([
-            lambda: self._filling(length),
+            lambda: self.filling(length),
             lambda: '{"f:spec":' * depth + "{}" + "}" * depth,
-            lambda: "{" + self._many(length, '"f:k@":{}') + "}",
-            lambda: '{"f:metadata":{"f:labels":{' + self._many(length, '"f:k@":{}') + "}}}",
-            lambda: '{"f:metadata":{"f:ownerReferences":{' + self._many(length, r'"k:{\"uid\":\"u@\"}":{".":{},"f:name":{}}') + "}}}",
-            lambda: '{"f:metadata":{"f:finalizers":{' + self._many(length, r'"v:\"a/@\"":{}') + "}}}",
-            lambda: "{" + json.dumps("v:" + self._filling(length // 2)) + ":{}}",
-            lambda: "{" + json.dumps("k:{" + self._many(length // 2, '"k@":1') + "}") + ":{}}",
+            lambda: "{" + self.many(length, '"f:k@":{}') + "}",
+            lambda: '{"f:metadata":{"f:labels":{' + self.many(length, '"f:k@":{}') + "}}}",
+            lambda: '{"f:metadata":{"f:ownerReferences":{' + self.many(length, r'"k:{\"uid\":\"u@\"}":{".":{},"f:name":{}}') + "}}}",
+            lambda: '{"f:metadata":{"f:finalizers":{' + self.many(length, r'"v:\"a/@\"":{}') + "}}}",
+            lambda: "{" + json.dumps("v:" + self.filling(length // 2)) + ":{}}",
+            lambda: "{" + json.dumps("k:{" + self.many(length // 2, '"k@":1') + "}") + ":{}}",
             lambda: "{" + json.dumps("i:" + self.digits(length)) + ":{}}",
             lambda: "{" + json.dumps(self.any_text(length // 2)) + ":{}}",
-            lambda: "{" + self._many(length, '"x:k@":{}') + "}",
+            lambda: "{" + self.many(length, '"x:k@":{}') + "}",
         ])  # fmt: skip
 
     def _patched(self, family: str, kind: str, media: str, body: str, query: str = "") -> Hostile:
@@ -904,10 +844,10 @@ class Generator:
     def delete_options(self, family: str) -> Hostile:
         options = (
             '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"},"x":'
-            + self._filling(self.size(self._most))
+            + self.filling(self.size(self.most))
             + "}"
         )
-        body = (options if self.often(0.7) else self._filling(self.size(self._most))).encode("utf-8", "surrogatepass")
+        body = (options if self.often(0.7) else self.filling(self.size(self.most))).encode("utf-8", "surrogatepass")
         media = self.pick((JSON, YAML, PROTOBUF, ""))
         if media == PROTOBUF:
             body = protobuf.document(
@@ -959,18 +899,18 @@ class Generator:
             case "DELETE":
                 return self.request(family, method=method, path=path, headers=form, anonymous=False)
             case "PUT":
-                text, media = self.json_text(kind, self.size(self._most)), JSON
+                text, media = self.json_text(kind, self.size(self.most)), JSON
             case _:
                 media = self.pick(PATCHES)
-                length = self.size(self._most)
-                text = self._operations(length) if media == PATCHES[0] else self._merging(kind, length)
+                length = self.size(self.most)
+                text = self.operations(length) if media == PATCHES[0] else self._merging(kind, length)
         headers = [("Content-Type", media), *form]
         body = text.encode("utf-8", "surrogatepass")
         return self.request(family, method=method, path=path, headers=headers, body=body, anonymous=False)
 
     def _drawn_before(self) -> tuple[str, str]:
         """Kind and name of an object that one of the last requests may have stored."""
-        last = range(max(0, self._number - LOOK_BACK), self._number)
+        last = range(max(0, self.number - LOOK_BACK), self.number)
         creating = [number for number in last if self._family(number) in CREATING]
         if not creating:
             return self.kind(), STANDING
@@ -981,7 +921,7 @@ class Generator:
 
     def media(self, family: str) -> Hostile:
         """Bodies and answers in forms that are not served, or not in that way."""
-        kind, length = self.kind(), self.size(self._most)
+        kind, length = self.kind(), self.size(self.most)
         text = self.json_text(kind, length).encode("utf-8", "surrogatepass")
         content = self.pick((
             "application/vnd.kubernetes.protobuf", "application/cbor", "application/vnd.kubernetes.protobuf;stream=watch", "text/plain",
@@ -1069,7 +1009,7 @@ class Generator:
             term = self.pick(("k@=v", "k@", "!k@", "example.com/k@=v", "k@ in (a,b)", "k@ notin ()", "k@>7")).replace(
                 " ", "+"
             )
-            text = self._many(self.size(length, least=length // 8), term)[: length - 100].rpartition(",")[0]
+            text = self.many(self.size(length, least=length // 8), term)[: length - 100].rpartition(",")[0]
             reason = self.pick(("anonymous", "selector", "path", "method", "accept"))
             wrong = self.pick((",=", ",-x", ",a=-", ",a+in+(b")) if reason == "selector" else ""
             place = "/nothing" if reason == "path" else ""
@@ -1080,7 +1020,7 @@ class Generator:
                 headers=[("Accept", self.pick(("text/html", "application/json;as=X;v=v1;g=x")))] * (reason == "accept"),
                 anonymous=reason == "anonymous",
             )
-        kind, length = self.kind(), self.size(self._most, least=self._most // 8)
+        kind, length = self.kind(), self.size(self.most, least=self.most // 8)
         count = max(length // 12, 1)
         match self.pick(("json", "merge", "yaml", "block", "wrong yaml", "protobuf")):
             case "json":
@@ -1166,7 +1106,7 @@ class Generator:
         """One attack after the other, so that a few of the family are all different."""
         kinds = tuple(handshakes.ATTACKS)
         amount, size = self.size(handshakes.MOST_RECORDS), self.size(handshakes.MOST_BYTES)
-        head = f"HANDSHAKE {kinds[self._number % len(kinds)]} {amount} {size}\r\n\r\n"
+        head = f"HANDSHAKE {kinds[self.number % len(kinds)]} {amount} {size}\r\n\r\n"
         return Hostile(family, head.encode(), anonymous=True)
 
 
@@ -1199,6 +1139,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "token": Generator.token,
     handshakes.FAMILY: Generator.handshake,
     REFUSALS: Generator.refusal,
+    **custom.FAMILIES,
 }
 CREATING = ("json", "yaml", "protobuf", "selectors of devices", "raw")
 """Families of which some store an object of their own."""

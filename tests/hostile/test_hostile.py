@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import pathlib
 from collections.abc import Iterator
 
 import pytest
 
 from tests.fixtures.server import DevServer, dev_server
-from tests.hostile import handshakes
+from tests.hostile import custom, handshakes
 from tests.hostile.campaign import FLAGS, Campaign, Report
-from tests.hostile.generator import (
-    BODY,
-    COLLECTIONS,
-    FAMILIES,
-    GROUP,
-    HEADERS,
-    PATCHES,
-    SPECS,
-    STANDING,
-    Generator,
-    Hostile,
-)
+from tests.hostile.forms import BODY, HEADERS, PATCHES, STANDING, Hostile
+from tests.hostile.generator import COLLECTIONS, FAMILIES, GROUP, SPECS, Generator
 from tests.hostile.rules import as_files
 
 SEED = 8
@@ -36,16 +27,26 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
+    with custom.serving(tmp_path_factory.mktemp("custom")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, definitions: pathlib.Path) -> Iterator[DevServer]:
     folder = tmp_path_factory.mktemp("hostile")
-    with as_files(folder) as rules, dev_server(folder, *FLAGS, *rules) as started:
+    with as_files(folder) as rules, dev_server(folder, *FLAGS, f"--crds={definitions}", *rules) as started:
         yield started
 
 
 def played(
     server: DevServer, requests: Iterator[Hostile], *, most: int, connections: int = 1, each: int = 1, warm: int = MANY
 ) -> Report:
-    return asyncio.run(Campaign(server, connections=connections, each=each, warm=warm).run(requests, most=most))
+    [folder] = [
+        pathlib.Path(option.removeprefix("--crds=")) for option in server.options if option.startswith("--crds=")
+    ]
+    campaign = Campaign(server, connections=connections, each=each, warm=warm, definitions=folder)
+    return asyncio.run(campaign.run(requests, most=most))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -107,7 +107,9 @@ def test_wrong_type_is_an_error_with_the_text_of_kube_apiserver(tmp_path: pathli
 
 
 @pytest.mark.parametrize("member", ["apiVersion", "kind"])
-@pytest.mark.parametrize("value", ["5", "[]", '{"a":' * 3000 + "1" + "}" * 3000], ids=["number", "list", "3,000 levels"])
+@pytest.mark.parametrize(
+    "value", ["5", "[]", '{"a":' * 3000 + "1" + "}" * 3000], ids=["number", "list", "3,000 levels"]
+)
 def test_document_needs_texts_that_say_what_it_is(tmp_path: pathlib.Path, member: str, value: str) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps(definition() | {member: "@"}).replace('"@"', value))
