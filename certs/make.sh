@@ -30,16 +30,18 @@ openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -sha256 -
 ) 2>/dev/null
 rm -f tls.csr ca.srl
 
-# The store's two users, as Valkey and as their programs read them: `sluice` serves, `default` administers. Passwords stay too: a running
+# The store's users, as Valkey and as their programs read them: `sluice` serves, `backup` reads, `default` administers. Passwords stay too: a running
 # Valkey reads them only at its start.
-for name in password admin-password; do
+for name in password backup-password admin-password; do
   if [ ! -e $name ]; then
     word=$(openssl rand -hex 24)
     printf %s "$word" >$name
   fi
 done
-password=$(cat password) admin=$(cat admin-password)
+password=$(cat password) backup=$(cat backup-password) admin=$(cat admin-password)
 rights='resetkeys resetchannels -@all ~{sl:* +fcall +fcall_ro +xread +function|list +info +time +ping +auth +hello +select +client|id +client|kill +client|setname +xadd +xrange +xtrim +hget +hmget +hset +hdel +hlen +hscan +exists'
-printf '%s\n' "requirepass $admin" "user sluice on >$password $rights" >auth.conf
+reading='resetkeys resetchannels -@all %R~{sl:* +fcall_ro +info +time +ping +auth +hello +select +client|id +client|setname +xrange +hget +hmget +hlen +hscan +exists +scan'
+printf '%s\n' "requirepass $admin" "user sluice on >$password $rights" "user backup on >$backup $reading" >auth.conf
 printf %s "redis://sluice:$password@$service-valkey.$namespace.svc:6379/0" >redis-url
 printf %s "redis://default:$admin@$service-valkey.$namespace.svc:6379/0" >admin-redis-url
+printf %s "redis://backup:$backup@$service-valkey.$namespace.svc:6379/0" >backup-redis-url

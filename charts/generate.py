@@ -1,5 +1,5 @@
-"""Writes charts/sluice from manifests/: the objects of `base` and `store-init` as kustomize renders them, with values in the places where
-clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
+"""Writes charts/sluice from manifests/: the objects of `base`, `store-init` and `backup` as kustomize renders them, with values in the
+places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
 
 Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
@@ -26,6 +26,8 @@ NAMESPACE = "sluice-system"
 SERVER = "sluice"
 STORE = "sluice-valkey"
 """The name of all that belongs to the store alone."""
+BACKUP = "sluice-backup"
+"""The name of all that belongs to backups alone."""
 
 KIND_ROLES = ("sluice-view", "sluice-edit", "sluice-driver", "sluice-scheduler")
 """ClusterRoles of the built-in kinds."""
@@ -81,6 +83,12 @@ store:
   # The Job that creates the store comes with the first installation only, because a store that was lost must not be created again without a
   # word. After an upgrade that adds kinds, by another image or in `kinds`: --set store.init=true, once.
   init: false
+# Backs the store up into a volume of its own (docs/backup.md), as the user of the key `backup-redis-url` of the Secret `sluice-store`.
+backup:
+  enabled: false
+  schedule: {schedule}
+  size: {backup_size}
+  storageClassName: null
 certificates:
   # cert-manager with its CA injector writes the Secret `sluice-serving` and the APIService's caBundle. Otherwise the Secret is yours
   # (tls.crt, tls.key; certs/README.md), and caBundle the base64 of the CA that vouches for it.
@@ -100,9 +108,9 @@ def block(text: str) -> str:
 
 
 def rendered() -> list[Object]:
-    """Objects that kustomize renders from the base and from the Job that creates the store."""
+    """Objects that kustomize renders from the base, the Job that creates the store, and the CronJob that backs it up."""
     objects: list[Object] = []
-    for part in ("base", "store-init"):
+    for part in ("base", "store-init", "backup"):
         command = [str(binaries.kubectl()), "kustomize", str(PROJECT / "manifests" / part)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         objects += yaml.safe_load_all(done.stdout)
@@ -287,6 +295,8 @@ def _values(objects: list[Object]) -> str:
         store_image=store["image"],
         store_resources=_indented(_dumped(store["resources"]), 4),
         size=claim["spec"]["resources"]["requests"]["storage"],
+        schedule=_one(objects, "CronJob")["spec"]["schedule"],
+        backup_size=_one(objects, "PersistentVolumeClaim")["spec"]["resources"]["requests"]["storage"],
     )
 
 
@@ -297,7 +307,8 @@ def _one(objects: list[Object], kind: str) -> Object:
 
 def _container(workload: Object) -> Object:
     container: Object
-    [container] = workload["spec"]["template"]["spec"]["containers"]
+    spec = workload["spec"]["jobTemplate"]["spec"] if workload["kind"] == "CronJob" else workload["spec"]
+    [container] = spec["template"]["spec"]["containers"]
     return container
 
 
@@ -314,13 +325,24 @@ def _template(item: Object) -> str:
             container["args"].append(action("crds"))
             container["volumeMounts"], item["spec"]["template"]["spec"]["volumes"] = action("mounts"), action("volumes")
             return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
+        case "CronJob":
+            container = _container(item)
+            container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
+            item["spec"]["schedule"] = action(".Values.backup.schedule | quote")
+        case "PersistentVolumeClaim":
+            item["spec"]["resources"]["requests"]["storage"] = action(".Values.backup.size")
+            item["spec"]["storageClassName"] = action("storageClassName backup")
+        case "NetworkPolicy" if item["spec"].get("egress") and item["metadata"]["name"] == BACKUP:
+            return _only_if(".Values.backup.enabled", _network(item))
         case "NetworkPolicy" if item["spec"].get("egress"):
             return _network(item)
         case "APIService":
             return _only_if(".Values.builtinKinds", _body(item, appended=(CA_BUNDLE, ANNOTATION)))
         case "ClusterRole" if item["metadata"]["name"] in KIND_ROLES:
             return _only_if(".Values.builtinKinds", _body(item))
-    return _only_if(".Values.store.embedded", _body(item)) if item["metadata"]["name"] == STORE else _body(item)
+    conditions = {STORE: ".Values.store.embedded", BACKUP: ".Values.backup.enabled"}
+    condition = conditions.get(item["metadata"]["name"])
+    return _only_if(condition, _body(item)) if condition else _body(item)
 
 
 ANNOTATION = (
@@ -352,7 +374,7 @@ def _store(item: Object) -> None:
     container["resources"] = block(".Values.store.resources")
     [claim] = item["spec"]["volumeClaimTemplates"]
     claim["spec"]["resources"]["requests"]["storage"] = action(".Values.store.size")
-    claim["spec"]["storageClassName"] = action("storageClassName")
+    claim["spec"]["storageClassName"] = action("storageClassName store")
 
 
 def _network(item: Object) -> str:
@@ -377,7 +399,7 @@ def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
     text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)- '?«(\w+)»'?\n", _conditional_item, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)(\w+): '?«(mounts|volumes)»'?\n", _conditional_list, text, flags=re.MULTILINE)
-    text = re.sub(r"^( *)storageClassName: '?«storageClassName»'?\n", _class, text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)storageClassName: '?«storageClassName (\w+)»'?\n", _class, text, flags=re.MULTILINE)
     text = _ACTION.sub(r"{{ \1 }}", text)
     for here, instead in appended:
         assert text.count(f"\n{here}") == 1
@@ -423,7 +445,7 @@ def _conditional_list(found: re.Match[str]) -> str:
 
 
 def _class(found: re.Match[str]) -> str:
-    value = ".Values.store.storageClassName"
+    value = f".Values.{found[2]}.storageClassName"
     # "" is a class, too: none.
     return f'{{{{- if kindIs "string" {value} }}}}\n{found[1]}storageClassName: {{{{ {value} | quote }}}}\n{{{{- end }}}}\n'
 

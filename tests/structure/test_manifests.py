@@ -181,7 +181,7 @@ def render(checkout: pathlib.Path) -> Render:
 
 def _render(checkout: pathlib.Path, name: str) -> list[Object]:
     manifests = pathlib.Path("..", "manifests")
-    resources = ["overlays/bed"] if name in BEDS else [f"overlays/{TAKEN_OVER.get(name, name)}", "store-init"]
+    resources = ["overlays/bed"] if name in BEDS else [f"overlays/{TAKEN_OVER.get(name, name)}", "store-init", "backup"]
     components = ["take-over"] if name in TAKEN_OVER else BEDS.get(name, [])
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -218,16 +218,22 @@ def _one(objects: list[Object], kind: str, name: str) -> Object:
 
 
 def _workloads(objects: list[Object]) -> list[Object]:
-    return [item for item in objects if item["kind"] in {"Deployment", "StatefulSet", "Job"}]
+    return [item for item in objects if item["kind"] in {"Deployment", "StatefulSet", "Job", "CronJob"}]
+
+
+def _template(workload: Object) -> Object:
+    spec = workload["spec"]
+    template: Object = spec["jobTemplate"]["spec"]["template"] if workload["kind"] == "CronJob" else spec["template"]
+    return template
 
 
 def _pod(workload: Object) -> Object:
-    pod: Object = workload["spec"]["template"]["spec"]
+    pod: Object = _template(workload)["spec"]
     return pod
 
 
 def _labels(workload: Object) -> Mapping[str, str]:
-    labels: Mapping[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    labels: Mapping[str, str] = _template(workload)["metadata"]["labels"]
     return labels
 
 
@@ -259,6 +265,7 @@ def test_a_bed_has_the_same_objects_as_a_deployment_but_its_secrets(name: str, r
         covered = {("ClusterRole", "", item["metadata"]["name"]) for item in _load(ROLES)}
     else:
         renamed, covered = {}, set()
+    covered |= {_identity(item) for item in render("dev") if item["metadata"]["name"] == "sluice-backup"}
     deployment = {_identity(item) for item in render("dev") if item["kind"] != "Secret"} - covered
     expected = {(kind, namespace, renamed.get(found, found)) for kind, namespace, found in deployment}
     assert {_identity(item) for item in render(name)} == expected
@@ -266,7 +273,7 @@ def test_a_bed_has_the_same_objects_as_a_deployment_but_its_secrets(name: str, r
 
 @pytest.mark.parametrize("name", BEDS)
 def test_a_bed_differs_only_where_no_kubelet_and_no_proxy_is_needed(name: str, render: Render) -> None:
-    [base] = [render("dev")]
+    base = [item for item in render("dev") if item["metadata"]["name"] != "sluice-backup"]
     bed = render(name)
     for kind in ("ServiceAccount", "RoleBinding", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget"):
         assert _of(bed, kind) == _of(base, kind)
@@ -420,20 +427,24 @@ def _secret_keys(objects: list[Object]) -> dict[str, set[str]]:
         keys[certificate["spec"]["secretName"]] = {"tls.crt", "tls.key", "ca.crt"}
     if "sluice-store" not in keys:
         text = (MANIFESTS / "README.md").read_text()
-        names = ("password", "auth.conf", "redis-url", "admin-redis-url")
+        names = ("password", "auth.conf", "redis-url", "admin-redis-url", "backup-redis-url")
         keys["sluice-store"] = {name for name in names if f"certs/out/{name}" in text}
     return keys
 
 
 def test_mounts_and_variables_come_from_secrets_and_configmaps_that_exist(deployed: list[Object]) -> None:
     secrets = _secret_keys(deployed)
-    configmaps = {item["metadata"]["name"] for item in _of(deployed, "ConfigMap")}
+    configmaps, claims = (
+        {item["metadata"]["name"] for item in _of(deployed, kind)} for kind in ("ConfigMap", "PersistentVolumeClaim")
+    )
     for workload in _workloads(deployed):
         pod = _pod(workload)
         for volume in pod.get("volumes", []):
             if "secret" in volume:
                 source = volume["secret"]
                 assert {item["key"] for item in source.get("items", [])} <= secrets[source["secretName"]]
+            if "persistentVolumeClaim" in volume:
+                assert volume["persistentVolumeClaim"]["claimName"] in claims
             if "configMap" in volume:
                 assert volume["configMap"]["name"] in configmaps
         volumes = {volume["name"] for volume in pod.get("volumes", [])}
@@ -441,7 +452,7 @@ def test_mounts_and_variables_come_from_secrets_and_configmaps_that_exist(deploy
         for container in _containers(workload):
             assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
             for variable in container.get("env", []):
-                if "valueFrom" in variable:
+                if "secretKeyRef" in variable.get("valueFrom", {}):
                     reference = variable["valueFrom"]["secretKeyRef"]
                     assert reference["key"] in secrets[reference["name"]]
 
@@ -477,6 +488,7 @@ def test_only_the_server_has_a_token_and_it_is_that_of_its_account(rendered: lis
     [account] = _of(rendered, "ServiceAccount")
     assert account["automountServiceAccountToken"] is False
     mounted = {item["metadata"]["name"]: _pod(item)["automountServiceAccountToken"] for item in _workloads(rendered)}
+    assert mounted.pop("sluice-backup", False) is False
     assert mounted == {"sluice": True, "sluice-valkey": False, "sluice-store-init": False}
     assert _pod(_one(rendered, "Deployment", "sluice"))["serviceAccountName"] == account["metadata"]["name"]
 
@@ -811,6 +823,7 @@ def _open(rules: Iterable[Object], side: str, other: End, port: int) -> bool:
 
 def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) -> None:
     policies = _of(rendered, "NetworkPolicy")
+    cron = [item["metadata"]["name"] for item in _of(rendered, "CronJob")]
     pods = {item["metadata"]["name"]: End(_labels(item), ours=True) for item in _workloads(rendered)}
     ruled: dict[str, Object] = {}
     for name, end in pods.items():
@@ -840,17 +853,20 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         ("webhook", "sluice", 10250),
         ("sluice", "sluice-valkey", 6379),
         ("sluice-store-init", "sluice-valkey", 6379),
+        *((name, "sluice-valkey", 6379) for name in cron),
     }
     assert {path for path in reached if path[1] == "elsewhere"} == {
         ("sluice", "elsewhere", 443),
         ("sluice", "elsewhere", 6443),
         ("sluice", "elsewhere", 53),
         ("sluice-store-init", "elsewhere", 53),
+        *((name, "elsewhere", 53) for name in cron),
     }
     # A Service's port says nothing about those of its pods.
     assert {path for path in reached if path[1] == "webhook"} == {
         *(("sluice", "webhook", port) for port in ports),
         ("sluice-store-init", "webhook", 53),
+        *((name, "webhook", 53) for name in cron),
     }
 
 
@@ -996,7 +1012,9 @@ def _configuration(workload: Object, checkout: pathlib.Path, files: pathlib.Path
         arguments.append(f"{flag}={value}" if value else flag)
     environment = {}
     for variable in container["env"]:
-        if "valueFrom" in variable:
+        if "fieldRef" in variable.get("valueFrom", {}):
+            assert any(f"$({variable['name']})" in argument for argument in arguments)
+        elif "valueFrom" in variable:
             reference = variable["valueFrom"]["secretKeyRef"]
             assert reference["name"] == "sluice-store"
             environment[variable["name"]] = (checkout / "certs" / "out" / reference["key"]).read_text()
@@ -1023,7 +1041,18 @@ def test_the_program_understands_its_arguments_and_variables(
     assert serving.hostname == administering.hostname
     assert serving.password != administering.password
     users = (checkout / "certs" / "out" / "auth.conf").read_text().splitlines()
-    assert users == [f"requirepass {administering.password}", rights.user_line(serving.password or "")]
+    backing_up = (checkout / "certs" / "out" / "backup-password").read_text()
+    assert users == [
+        f"requirepass {administering.password}",
+        rights.user_line(serving.password or ""),
+        rights.backup_user_line(backing_up),
+    ]
+    for cron in _of(rendered, "CronJob"):
+        backup = _configuration(cron, checkout, tmp_path)
+        assert (backup.command, backup.action) == ("store", "backup")
+        assert backup.storage.redis_url == serve.storage.redis_url.replace(
+            f"{rights.SERVING_USER}:{serving.password}", f"{rights.BACKUP_USER}:{backing_up}"
+        )
     assert f"@{store['metadata']['name']}.{store['metadata']['namespace']}.svc:6379/" in serve.storage.redis_url
     assert serve.serving.group == init.serving.group == _of(rendered, "APIService")[0]["spec"]["group"]
     [container] = _containers(deployment)

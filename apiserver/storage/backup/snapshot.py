@@ -23,7 +23,7 @@ from apiserver.storage.bootstrap import CHUNK_BYTES, RANGE_ENTRIES, SCAN_OBJECTS
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Connection, Rejected, pack
+from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import INFO, LOADING, Server
 from apiserver.watchcache import entry, keys
 
@@ -92,12 +92,21 @@ async def resources_of(connection: Connection) -> list[str]:
             return sorted(found)
 
 
+async def _all_resources(connection: Connection) -> list[str]:
+    try:
+        return await resources_of(connection)
+    except (Rejected, Failed) as error:
+        raise Rejected(
+            f"this user of the store may not list the resources ({error}): name them with --only, or another user"
+        ) from None
+
+
 async def backup(
     options: StoreOptions, out: BinaryIO, *, sluice: str, only: Sequence[str], progress: Progress
 ) -> list[str]:
     """Write the store to a stream. Return one line per resource. Raises Interrupted and what a connection raises."""
     async with connected(options, "sluice-backup") as (connection, _):
-        present = await resources_of(connection) if not only else sorted(set(only))
+        present = sorted(set(only)) or await _all_resources(connection)
         if not present:
             raise Rejected("the store holds no resource: nothing to back up")
         created = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

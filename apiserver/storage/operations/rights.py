@@ -1,4 +1,4 @@
-"""The rights of the store's two users. Serving never needs the administrator's; `store init` never runs inside a server.
+"""The rights of the store's users. Serving never needs the administrator's; `store init` never runs inside a server.
 
 A function runs with its caller's rights (valkey-io/valkey `src/script.c` scriptVerifyACL). So the serving user needs the commands
 that `functions.lua` calls, on Sluice's keys. It has no other command that writes, none that loads code, and none that
@@ -21,6 +21,23 @@ SERVING = " ".join(("resetkeys", "resetchannels", "-@all", "~{sl:*", *(f"+{name}
 """ACL rules (valkey.conf, `user`) of the serving user. The administrator may do everything."""
 
 
+BACKUP_USER = "backup"
+BACKUP_EXAMPLES = {
+    name: SERVING_EXAMPLES[name]
+    for name in (
+        "fcall_ro", "info", "time", "ping", "auth", "hello", "select", "client|id", "client|setname", "xrange", "hget", "hmget",
+        "hlen", "hscan", "exists",
+    )
+} | {"scan": "0"}  # fmt: skip
+"""The commands of the user who backs the store up. SCAN lists the resources, and tells the names of all keys."""
+BACKUP = " ".join(("resetkeys", "resetchannels", "-@all", "%R~{sl:*", *(f"+{name}" for name in BACKUP_EXAMPLES)))
+
+
 def user_line(password: str) -> str:
     """Return the line of valkey.conf that creates the serving user."""
     return f"user {SERVING_USER} on >{password} {SERVING}"
+
+
+def backup_user_line(password: str) -> str:
+    """Return the line of valkey.conf that creates the user for backups."""
+    return f"user {BACKUP_USER} on >{password} {BACKUP}"

@@ -43,8 +43,10 @@ def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
 
 
 def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pathlib.Path) -> None:
+    """Backups are off by default; switched on, they equal the kustomization of `backup`."""
     expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered()}
-    assert rendered(helm) == expected
+    assert rendered(helm, "--set=backup.enabled=true") == expected
+    assert rendered(helm) == {place: item for place, item in expected.items() if place[1] != generate.BACKUP}
 
 
 def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
@@ -181,7 +183,7 @@ def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     subprocess.run([tmp_path / "make.sh", tmp_path / "out", "sluice", NAMESPACE], check=True, capture_output=True)
     node.kubectl("create", "namespace", NAMESPACE)
     out, create = tmp_path / "out", ("--namespace", NAMESPACE, "create", "secret")
-    names = ("password", "auth.conf", "redis-url", "admin-redis-url")
+    names = ("password", "auth.conf", "redis-url", "admin-redis-url", "backup-redis-url")
     node.kubectl(*create, "generic", "sluice-store", *(f"--from-file={out / name}" for name in names))
     node.kubectl(*create, "tls", "sluice-serving", f"--cert={out / 'tls.crt'}", f"--key={out / 'tls.key'}")
     yield out

@@ -14,10 +14,11 @@ import pytest
 from apiserver.runtime.progress import Silent
 from apiserver.storage import functions
 from apiserver.storage.backup import file_format, restoring, snapshot
-from apiserver.storage.backup.file_format import BadBackup, Kept, Reader
+from apiserver.storage.backup.file_format import BadBackup, Kept, Reader, verify
 from apiserver.storage.backup.restoring import Restore, RestoreRefused
 from apiserver.storage.functions import Commands, Head
-from apiserver.storage.pipeline import Connection, Disconnected
+from apiserver.storage.operations import rights
+from apiserver.storage.pipeline import Connection, Disconnected, Rejected
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
@@ -462,3 +463,34 @@ RESOURCES = (
     "resource.sluice.dev/resourceslices",
     "example.com/widgets",
 )
+
+
+# ------------------------------------------------------------------------------------------------------------------- rights
+
+
+async def test_user_for_backups_reads_everything_and_writes_nothing(own_server: Server, resource: str) -> None:
+    await install(own_server, resource)
+    own_server("ACL", "SETUSER", rights.BACKUP_USER, "reset", "on", ">pw", *rights.BACKUP.split())
+    options = patient(f"unix://{own_server.socket}", username=rights.BACKUP_USER, password="pw")
+    out = io.BytesIO()
+    await snapshot.backup(options, out, sluice="test", only=(), progress=Silent())
+    assert verify(io.BytesIO(out.getvalue()), Silent()).contents[0].resource == resource
+    own_server("DEL", *Commands(resource).keys.all)
+    with pytest.raises(Rejected, match="NOPERM"):
+        await Restore(options, io.BytesIO(out.getvalue()), (resource,), Silent()).run(dry_run=False)
+    assert own_server("DBSIZE") == 0
+
+
+async def test_serving_user_restores_and_backs_up_the_resources_that_it_names(
+    own_server: Server, resource: str
+) -> None:
+    await install(own_server, resource)
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
+    options = patient(f"unix://{own_server.socket}", username=rights.SERVING_USER, password="pw")
+    with pytest.raises(Rejected, match="may not list the resources"):
+        await snapshot.backup(options, io.BytesIO(), sluice="test", only=(), progress=Silent())
+    out = io.BytesIO()
+    await snapshot.backup(options, out, sluice="test", only=(resource,), progress=Silent())
+    own_server("DEL", *Commands(resource).keys.all)
+    await Restore(options, io.BytesIO(out.getvalue()), (), Silent()).run(dry_run=False)
+    assert (await head_of(own_server, resource)).own
