@@ -139,6 +139,7 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
 def store_options(storage: config.Storage) -> StoreOptions:
     return StoreOptions(
         url=storage.redis_url,
+        durability=storage.durability,
         allow_volatile=storage.allow_volatile,
         password_file=_path(storage.password_file),
         sentinel_username=storage.sentinel_username or None,

@@ -475,6 +475,26 @@ REBUILDS = Counter(
 STORE_WRITABLE = Gauge(
     "sluice_store_writable", "1 while writes are accepted, 0 while they are answered 503.", "resource"
 )
+STORE_PRIMARY = Gauge("sluice_store_primary_info", "1 for each primary that is used now.", "address", "run_id")
+STORE_FAILOVERS = Counter(
+    "sluice_store_failovers_total",
+    "Times that another primary was followed by reason (sentinels, epoch, disconnected).",
+    "reason",
+)
+STORE_SENTINELS = Gauge("sluice_store_sentinels", "Sentinels by state (reachable, unreachable).", "state")
+STORE_REPLICAS_IN_STEP = Gauge(
+    "sluice_store_replicas_in_step", "Replicas of a primary that told their offset within 2 s.", "address"
+)
+STORE_CONFIRM_SECONDS = Histogram(
+    "sluice_store_confirm_seconds", "Time until replicas confirmed a batch of writes, or failed to.", _STORE_SECONDS
+)
+STORE_UNCONFIRMED_WRITES = Counter(
+    "sluice_store_unconfirmed_writes_total", "Writes answered 504 because too few replicas confirmed them."
+)
+STORE_DEPOSED = Counter(
+    "sluice_store_deposed_total",
+    "Logs that refuse writes and consistent reads since another primary has taken them over.",
+)
 UNREADABLE_OBJECTS = Counter(
     "sluice_unreadable_objects_total", "Stored values that are not valid objects of their kind.", "resource"
 )

@@ -72,6 +72,12 @@ def parse(text: str) -> StoreAddress:
     return _sentinels(url, scheme) if form else _one(url, scheme)
 
 
+def shown(text: str) -> str:
+    """Return the server or sentinels of a URL that can be parsed, without user, password and query."""
+    url = _split(text)
+    return url.netloc.rpartition("@")[2] or url.path
+
+
 def _split(text: str) -> SplitResult:
     """Return the parts of a URL. `urlsplit` of some Python versions refuses several hosts of which one is an IPv6 address."""
     scheme, delimiter, rest = text.partition("://")

@@ -1,5 +1,7 @@
 """The shared barrier of one resource: it makes a read see every write that was acknowledged before the read began.
 
+With `--store-durability=replica` or `all` the answer also says how many replicas are in step. With too few, reads fail.
+
 The question to the store must leave after the read's call. So reads join the round that leaves next, never a round that has left.
 While one round is under way, the next one collects reads, and a single question serves all of them.
 """
@@ -70,7 +72,9 @@ class Barrier:
             self._asking = False
             self._fail(round_, self._link.missing())
         else:
-            session.reads.submit(self._replica.commands.head, partial(self._answered, session, round_))
+            commands = self._replica.commands
+            question = commands.head_in_step if session.need() else commands.head
+            session.reads.submit(question, partial(self._answered, session, round_))
 
     def _answered(self, session: Session, round_: _Round, reply: Any) -> None:
         self._asking = self._next is not None
@@ -82,6 +86,10 @@ class Barrier:
             head = functions.found(reply)
             if head[4] != b"1":
                 raise Foreign
+            if need := session.need():
+                session.heard(functions.in_step(head))
+                if session.in_step < need:  # a primary that was cut off with its clients may have been replaced
+                    raise Unavailable(session.shortage())
         except StorageError as error:
             if isinstance(error, Lost):
                 self._replica.lost(str(error))

@@ -1,5 +1,5 @@
 #!lua name=sluice1
--- The eleven functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
+-- The twelve functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
 --
 -- KEYS (all functions): 1 objects (hash)  2 revisions (hash: "<id> <token> <uid>")  3 log (stream)  4 meta (hash)  5 epochs (hash)
 --   meta: epoch, last, floor, schema, init, count, bytes, raised
@@ -30,6 +30,7 @@ local SCHEMAS = {
   ['2'] = { zero = 1767225600000, per_ms = 1.024, step = 64, n_limit = 4096 - 128, n_end = 4096 },     -- since 2026-01-01T00:00:00Z
 }
 local TRIM_STEP = 5000                  -- entries removed by one call of floor
+local IN_STEP_SECONDS = 2               -- a replica tells its offset every second: one that missed two is not in step (durability.py)
 
 -- init marker of a log -> the last ID that this process gave out there
 local left = {}
@@ -39,6 +40,15 @@ local deposed = {}
 local function now_ms()
   local t = redis.call('TIME')
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+-- How many replicas have told their offset lately. They may lack the last writes: WAIT tells that.
+local function in_step()
+  local found = 0
+  for state, lag in string.gmatch(redis.call('INFO', 'replication'), 'slave%d+:[^\r\n]-state=([%a_]+)[^\r\n]-lag=(%d+)') do
+    if state == 'online' and tonumber(lag) <= IN_STEP_SECONDS then found = found + 1 end
+  end
+  return found
 end
 
 -- The first epoch above all of these and above the clock, by a random step.
@@ -104,7 +114,10 @@ local function change(keys, state, kind, key, expected, token, uid, value)
   if row then
     local writer
     id, writer = string.match(row, '^(%S+) (%S+)')
-    if writer == token then return { 'DUP', id } end
+    if writer == token then
+      state.changed = true -- another connection wrote it: `settle` writes on this one, so that WAIT covers it
+      return { 'DUP', id }
+    end
     old = redis.call('HGET', keys[1], key)
     if not old then return { 'LOST', 'object without value' } end
     if expected == '-' then return { 'EXISTS', id, old } end
@@ -166,14 +179,18 @@ local function settle(keys, state)
 end
 
 -- What must hold before a write: the log is there and as this process left it, the writer's epoch is the current one, its time
--- has not passed.
-local function admit(keys, epoch, deadline)
+-- has not passed, and enough replicas are in step (`need` is nil where the caller demands none).
+local function admit(keys, epoch, deadline, need)
   local state, why = open(keys)
   if not state then return nil, { 'LOST', why } end
   if left[state.init] ~= state.last then return nil, { 'FOREIGN', state.last } end
   if state.epoch ~= epoch then return nil, { 'EPOCH', state.epoch } end
   local now = now_ms()
   if now > tonumber(deadline) then return nil, { 'LATE', int(now) } end
+  if need then
+    local found = in_step()
+    if found < tonumber(need) then return nil, { 'FEW', int(found) } end
+  end
   local refused = no_right(keys)
   if refused then return nil, refused end
   return state
@@ -186,11 +203,12 @@ local function roll_over(keys, state)
 end
 
 -- put
---   ARGV    epoch, deadline (ms of the server's clock), key, expected ('-' absent, an ID, '*' anything), token, uid, value
+--   ARGV    epoch, deadline (ms of the server's clock), key, expected ('-' absent, an ID, '*' anything), token, uid, value,
+--           replicas that must be in step (optional)
 --   returns {'OK', id} | {'DUP', id} (this token's write is the current one) | {'EXISTS', id, value} | {'CONFLICT', id, value}
---           | {'NOTFOUND'} | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
+--           | {'NOTFOUND'} | {'EPOCH', current} | {'LATE', now ms} | {'FEW', replicas in step} | {'FOREIGN', last} | {'LOST', why}
 local function put(keys, args)
-  local state, refusal = admit(keys, args[1], args[2])
+  local state, refusal = admit(keys, args[1], args[2], args[8])
   if not state then return refusal end
   local answer = change(keys, state, 'put', args[3], args[4], args[5], args[6], args[7])
   settle(keys, state)
@@ -199,11 +217,11 @@ local function put(keys, args)
 end
 
 -- del: allowed when memory is full, so that operators can dig themselves out
---   ARGV    epoch, deadline, key, expected (an ID, '*' anything), token, 'old' or '-'
+--   ARGV    epoch, deadline, key, expected (an ID, '*' anything), token, 'old' or '-', replicas that must be in step (optional)
 --   returns {'OK', id} or, asked for 'old', {'OK', id, value} | {'CONFLICT', id, value} | {'NOTFOUND'}
---           | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
+--           | {'EPOCH', current} | {'LATE', now ms} | {'FEW', replicas in step} | {'FOREIGN', last} | {'LOST', why}
 local function del(keys, args)
-  local state, refusal = admit(keys, args[1], args[2])
+  local state, refusal = admit(keys, args[1], args[2], args[7])
   if not state then return refusal end
   local answer = change(keys, state, 'del', args[3], args[4], args[5], args[6])
   settle(keys, state)
@@ -212,15 +230,18 @@ local function del(keys, args)
 end
 
 -- batch: up to 64 changes, each with its own entry and its own answer
---   ARGV    epoch, deadline, then per change: 'put'|'del', key, expected, token, uid (of del: 'old' or '-'), value ('' for del)
+--   ARGV    epoch, deadline, then per change: 'put'|'del', key, expected, token, uid (of del: 'old' or '-'), value ('' for del);
+--           then replicas that must be in step (optional)
 --   returns {'OK', answer, answer, …} with the answers of put and del
---           | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
+--           | {'EPOCH', current} | {'LATE', now ms} | {'FEW', replicas in step} | {'FOREIGN', last} | {'LOST', why}
 local function batch(keys, args)
-  if (#args - 2) % 6 ~= 0 or #args > 2 + 64 * 6 then return redis.error_reply('ERR sl1_batch takes up to 64 changes') end
-  local state, refusal = admit(keys, args[1], args[2])
+  local need = (#args - 2) % 6
+  local upto = #args - need
+  if need > 1 or upto > 2 + 64 * 6 then return redis.error_reply('ERR sl1_batch takes up to 64 changes') end
+  local state, refusal = admit(keys, args[1], args[2], need == 1 and args[#args] or nil)
   if not state then return refusal end
   local answers = { 'OK' }
-  for i = 3, #args, 6 do
+  for i = 3, upto, 6 do
     local went, answer = pcall(change, keys, state, args[i], args[i + 1], args[i + 2], args[i + 3], args[i + 4], args[i + 5])
     if not went then
       settle(keys, state) -- what is in the log stays there
@@ -235,9 +256,9 @@ local function batch(keys, args)
 end
 
 -- head: the barrier
---   ARGV    epoch (optional): one that the caller knows
+--   ARGV    epoch (optional): one that the caller knows, '' for none; '1' (optional) asks for the replicas in step
 --   returns {'OK', epoch, last, floor, '1' if this process may write else '0', count, bytes, now ms,
---           n at which the given epoch was fenced ('' if it was not), init, schema}
+--           n at which the given epoch was fenced ('' if it was not), init, schema, and if asked the replicas in step}
 --           | {'LOST', why}
 local function head(keys, args)
   local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'floor', 'count', 'bytes', 'init', 'schema')
@@ -250,7 +271,19 @@ local function head(keys, args)
   local primary = string.find(redis.call('INFO', 'replication'), 'role:master', 1, true)
   local own = left[m[6]] == m[2] and primary and '1' or '0'
   local fenced = args[1] and redis.call('HGET', keys[5], args[1]) or ''
-  return { 'OK', m[1], m[2], m[3], own, m[4], m[5], int(now_ms()), fenced, m[6], m[7] }
+  local answer = { 'OK', m[1], m[2], m[3], own, m[4], m[5], int(now_ms()), fenced, m[6], m[7] }
+  if args[2] == '1' then answer[12] = int(in_step()) end
+  return answer
+end
+
+-- touch: writes what is there already. WAIT counts only what its own connection wrote; behind a touch it covers all that the log holds.
+--   returns {'OK', last} | {'FOREIGN', last} | {'LOST', why}
+local function touch(keys)
+  local state, why = open(keys)
+  if not state then return { 'LOST', why } end
+  if left[state.init] ~= state.last then return { 'FOREIGN', state.last } end
+  redis.call('HSET', keys[4], 'last', state.last)
+  return { 'OK', state.last }
 end
 
 -- range: log entries in order
@@ -454,6 +487,7 @@ end
 redis.register_function{ function_name = 'sl1_put', callback = put }
 redis.register_function{ function_name = 'sl1_del', callback = del, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'sl1_batch', callback = batch }
+redis.register_function{ function_name = 'sl1_touch', callback = touch, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'sl1_head', callback = head, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_range', callback = range, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'sl1_scan', callback = scan, flags = { 'no-writes' } }

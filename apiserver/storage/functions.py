@@ -71,10 +71,13 @@ class Commands:
     def __init__(self, resource: str) -> None:
         self.keys = RedisKeys.of(resource)
         self.log = self.keys.log.encode()
-        self._put = self._call("sl1_put", arguments=7)
-        self._del = self._call("sl1_del", arguments=6)
+        self._put, self._put_need = (self._call("sl1_put", arguments=count) for count in (7, 8))
+        self._del, self._del_need = (self._call("sl1_del", arguments=count) for count in (6, 7))
         self._batch = self._call("sl1_batch", arguments=0).partition(b"\r\n")[2]
         self.head = self._call("sl1_head", arguments=0, read=True)
+        self.head_in_step = self._with("sl1_head", "", 1, read=True)
+        """Asks for the replicas in step too (`in_step`)."""
+        self.touch = self._call("sl1_touch", arguments=0)
 
     def _call(self, name: str, *, arguments: int, read: bool = False) -> bytes:
         words = ("FCALL_RO" if read else "FCALL", name, _KEY_COUNT, *self.keys.all)
@@ -83,25 +86,27 @@ class Commands:
     def _with(self, name: str, *arguments: str | bytes | int, read: bool = False) -> bytes:
         return self._call(name, arguments=len(arguments), read=read) + packed_words(arguments)
 
-    def change(self, epoch: bytes, deadline: bytes, change: Mutation) -> bytes:
+    def change(self, epoch: bytes, deadline: bytes, change: Mutation, *, need: bytes = b"") -> bytes:
+        """Pack one change. `need`: the number of replicas that must be in step; empty demands none."""
         key, expected, token, uid, value = change
+        last = packed_words((need,)) if need else b""
         if value is None:
-            return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-                self._del, len(epoch), epoch, len(deadline), deadline, len(key), key, len(expected), expected,
-                len(token), token, len(uid), uid,
+            return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
+                self._del_need if need else self._del, len(epoch), epoch, len(deadline), deadline, len(key), key,
+                len(expected), expected, len(token), token, len(uid), uid, last,
             )  # fmt: skip
         return (
-            b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-                self._put, len(epoch), epoch, len(deadline), deadline, len(key), key, len(expected), expected,
-                len(token), token, len(uid), uid, len(value), value,
+            b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
+                self._put_need if need else self._put, len(epoch), epoch, len(deadline), deadline, len(key), key,
+                len(expected), expected, len(token), token, len(uid), uid, len(value), value, last,
             )
         )  # fmt: skip
 
-    def batch(self, epoch: bytes, deadline: bytes, changes: Sequence[Mutation]) -> bytes:
+    def batch(self, epoch: bytes, deadline: bytes, changes: Sequence[Mutation], *, need: bytes = b"") -> bytes:
         """Pack up to BATCH_CHANGES changes into one call, which costs server and client less than as many single calls."""
+        words = 3 + _KEY_COUNT + 2 + 6 * len(changes) + bool(need)
         out = [
-            b"*%d\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n"
-            % (3 + _KEY_COUNT + 2 + 6 * len(changes), self._batch, len(epoch), epoch, len(deadline), deadline)
+            b"*%d\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (words, self._batch, len(epoch), epoch, len(deadline), deadline)
         ]
         for key, expected, token, uid, value in changes:
             kind, data = (b"del", b"") if value is None else (b"put", value)
@@ -109,6 +114,8 @@ class Commands:
                 b"$3\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
                 % (kind, len(key), key, len(expected), expected, len(token), token, len(uid), uid, len(data), data)
             )
+        if need:
+            out.append(packed_words((need,)))
         return b"".join(out)
 
     def head_of(self, epoch: int) -> bytes:
@@ -203,11 +210,22 @@ def found(reply: list[Any]) -> list[Any]:
 
 
 def head(reply: list[Any]) -> Head:
-    _, epoch, last, floor_, own, count, size, now, fenced, marker, schema = found(reply)
+    _, epoch, last, floor_, own, count, size, now, fenced, marker, schema = found(reply)[:11]
     return Head(
         int(epoch), keys.revision(last), keys.revision(floor_), own == b"1", int(count), int(size), int(now),
         int(fenced) if fenced else None, marker.decode(), schema.decode(),
     )  # fmt: skip
+
+
+def in_step(reply: list[Any]) -> int:
+    """Return the replicas in step from an answer to `head_in_step`. An older library does not tell them: 0."""
+    return int(reply[11]) if len(reply) > 11 else 0
+
+
+def touched(reply: list[Any]) -> None:
+    """Check an answer of `touch`. Raises Lost and Foreign."""
+    if found(reply)[0] != b"OK":
+        raise Foreign
 
 
 def own_head(reply: list[Any]) -> Head:

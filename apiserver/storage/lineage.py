@@ -12,8 +12,11 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
-from apiserver.storage import functions
+from apiserver import metrics
+from apiserver.config import store_address
+from apiserver.storage import durability, functions
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
@@ -65,6 +68,16 @@ class Session:
     """A majority of the sentinels named this server when the session was opened."""
     fenced: bool = False
     """A new epoch was started when this session began."""
+    address: str = ""
+    """The server, without user and password."""
+    need: Callable[[], int] = lambda: 0
+    """How many replicas must confirm a write (`durability.py`)."""
+    in_step: int = 0
+    """How many replicas were in step when the server was last asked."""
+    unconfirmed: bool = False
+    """Too few replicas confirmed the last writes. Nothing is written until enough do."""
+    waits: int = 0
+    """Questions to replicas under way."""
     connections: tuple[Connection, ...] = field(init=False)
     _given_up: asyncio.Future[str] = field(init=False)
 
@@ -83,9 +96,30 @@ class Session:
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return next(iter(done)).result()
 
+    def shortage(self) -> str:
+        """Return why the replicas let nothing be written, or an empty string."""
+        need = self.need()
+        if self.in_step >= need and not self.unconfirmed:
+            return ""
+        why = f"replicas in step {self.in_step} of {need} at the primary {self.address}"
+        return f"{why}, which did not confirm the last writes" if self.in_step >= need else why
+
+    def heard(self, in_step: int) -> None:
+        """Note how many replicas are in step, and let scrapes show that and the primary."""
+        self.in_step = in_step
+        metrics.STORE_PRIMARY.labels(self.address, self.run_id).set(1)
+        metrics.STORE_REPLICAS_IN_STEP.labels(self.address).set(in_step)
+
+    def heard_info(self, reply: Any) -> None:
+        """Take an answer to INFO replication. An error ends the session elsewhere."""
+        if isinstance(reply, bytes):
+            self.heard(durability.in_step(durability.parse(reply)))
+
     async def close(self, reason: str) -> None:
         await self.writes.drain(seconds=DRAIN_SECONDS)
         await asyncio.gather(*(connection.close(reason) for connection in self.connections))
+        metrics.STORE_PRIMARY.remove(self.address, self.run_id)
+        metrics.STORE_REPLICAS_IN_STEP.remove(self.address)
 
 
 @dataclass(slots=True)
@@ -99,7 +133,7 @@ class Link:
 
     def trouble(self) -> str | None:
         """Return why nothing can be written now, or None."""
-        return str(self.missing()) if self.session is None else self.refusal or None
+        return str(self.missing()) if self.session is None else self.refusal or self.session.shortage() or None
 
     def missing(self) -> Unavailable:
         """Return why no session exists."""
@@ -131,6 +165,7 @@ async def open_session(
             session = await _verified(options, commands, opened, first=first, creatable=creatable)
             session.confirmed = confirmed
             await _take_over(session, commands, epochs)
+            session.heard(session.in_step)
             return session
         except BaseException:
             for connection in opened:
@@ -165,8 +200,13 @@ async def _verified(
         raise Rejected("; ".join(refusals + list(found.missing.values())))
     if len(found.heads) + len(found.missing) < len(commands):
         raise Rejected("; ".join(refusals))
-    clock = ServerClock(asyncio.get_running_loop())
-    return Session(run_id, clock, reads, writes, bulk, found.heads, refusals, found.missing)
+    refusals += await durability.refusals(writes, options)
+    session = Session(
+        run_id, ServerClock(asyncio.get_running_loop()), reads, writes, bulk, found.heads, refusals, found.missing,
+        address=store_address.shown(options.url), in_step=found.server.in_step,
+    )  # fmt: skip
+    session.need = durability.needed(options)
+    return session
 
 
 def check_same_server(info_text: bytes, run_id: str) -> None:

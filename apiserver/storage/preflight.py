@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.storage import functions
+from apiserver.storage import durability, functions
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
@@ -39,10 +39,12 @@ class Server:
     loading: bool
     """The server is reading its data from disk: its other values may change afterwards."""
     sentinel: bool = False
+    in_step: int = 0
+    """The replicas in step (`durability.py`)."""
 
     @classmethod
     def parse(cls, text: bytes) -> Server:
-        values = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        values = durability.parse(text)
         valkey = values.get("valkey_version")
         version = valkey or values.get("redis_version", "0")
         return cls(
@@ -58,6 +60,7 @@ class Server:
             max_memory=int(values.get("maxmemory", 0)),
             loading=values.get("loading") == "1",
             sentinel="sentinel" in (values.get("redis_mode"), values.get("server_mode")),
+            in_step=durability.in_step(values),
         )
 
     @property

@@ -200,6 +200,10 @@ class Replica:
         finally:
             self.progress.forget(number)
 
+    def holds(self, revision: Revision) -> bool | None:
+        """Return whether the log that is followed has this entry, which it may have lost in a failover. None: it no longer tells."""
+        return None if revision < self.index.floor else self.index.names_state(revision)
+
     def acknowledged(self, revision: Revision, key: Key) -> None:
         if revision > self.applied or not self.filled:
             self._unseen[revision] = key

@@ -20,9 +20,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from apiserver import metrics
 from apiserver.config import store_address
 from apiserver.config.store_address import Node
-from apiserver.storage import functions
+from apiserver.storage import durability, functions
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.lineage import Session
 from apiserver.storage.options import StoreOptions
@@ -81,6 +82,11 @@ class Line:
             raise
         self._failed = None
         return replies
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the last call was answered."""
+        return self._connection is not None and self._failed is None
 
     async def _opened(self) -> Connection:
         """Return the connection. A caller that does not wait until it is open leaves that to the next one: TLS may take a while."""
@@ -148,7 +154,7 @@ class Sentinels:
     """The sentinels of one store, its servers as the sentinels know them, and a light connection to each."""
 
     def __init__(self, options: StoreOptions) -> None:
-        self._options = options
+        self._options = replace(options, durability=durability.of(options), replicas=lambda: self._replicas)
         self._address = address = store_address.parse(options.url)
         asked = replace(
             options,
@@ -161,6 +167,11 @@ class Sentinels:
         self._asking: dict[Node, asyncio.Task[Node | StorageError | None]] = {}
         self._servers: dict[Node, Line] = {}
         self._known: set[Node] = set()
+        self._replicas = 0
+        self._left = ""
+        """Why the last session ended, if it ended for another primary."""
+        self._followed = ""
+        """The run_id of the last session's server."""
 
     async def close(self) -> None:
         for asking in self._asking.values():
@@ -189,8 +200,15 @@ class Sentinels:
             for node, votes in named.items():
                 if votes >= self._majority:
                     self._known.add(node)
+                    self._show_sentinels()
                     return node
+        self._show_sentinels()
         raise Rejected(self._undecided(answers))
+
+    def _show_sentinels(self) -> None:
+        reachable = sum(line.reachable for line in self._sentinels.values())
+        metrics.STORE_SENTINELS.labels("reachable").set(reachable)
+        metrics.STORE_SENTINELS.labels("unreachable").set(len(self._sentinels) - reachable)
 
     async def _named_by(self, line: Line) -> Node | StorageError | None:
         try:
@@ -241,14 +259,19 @@ class Sentinels:
     async def learn(self) -> None:
         """Ask the sentinels which servers there are."""
         asked = (line.call(pack("SENTINEL", "REPLICAS", self._address.name)) for line in self._sentinels.values())
+        counts: list[int] = []
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, StorageError):
                 continue
             if isinstance(answer, BaseException):
                 raise answer
+            counts.append(len(answer[0] or ()))
             for replica in answer[0] or ():
                 told = dict(zip(replica[::2], replica[1::2], strict=True))
                 self._known.add(Node(told[b"ip"].decode(), int(told[b"port"])))
+        # A sentinel that was started just now knows fewer than there are, so a minority never lowers the number.
+        least = 0 if len(counts) >= self._majority else self._replicas
+        self._replicas = max((least, *counts))
 
     async def states(
         self, commands: Mapping[str, Commands], *, besides: Node | None = None, of_replicas: bool = True
@@ -306,7 +329,9 @@ class Sentinels:
         try:
             await asyncio.wait((attempt, moved), return_when=asyncio.FIRST_COMPLETED)
             if attempt.done():
-                return place.node, attempt.result()
+                session = attempt.result()
+                self._count_failover(session.run_id)
+                return place.node, session
             raise Disconnected(moved.result())
         finally:
             moved.cancel()
@@ -315,6 +340,11 @@ class Sentinels:
                 [left] = await asyncio.gather(attempt, return_exceptions=True)
                 if isinstance(left, Session):
                     await left.close("not used")
+
+    def _count_failover(self, run_id: str) -> None:
+        if self._followed not in ("", run_id):
+            metrics.STORE_FAILOVERS.labels(self._left or "disconnected").inc()
+        self._followed, self._left = run_id, ""
 
     async def _moved(self, node: Node) -> str:
         """Wait until a majority names another server. Return the reason to leave this one."""
@@ -340,6 +370,7 @@ class Sentinels:
             except Rejected:
                 other, confirmed = node, False
             if other != node:
+                self._left = "sentinels"
                 raise Disconnected(f"the sentinels name {other} as the primary, not {node}")
             if confirmed and clock() - learnt >= LEARN_SECONDS:
                 learnt = clock()
@@ -356,6 +387,7 @@ class Sentinels:
             if not state.primary or state.run_id == run_id:
                 continue  # a server can have several addresses
             if state.later(own):
+                self._left = "epoch"
                 raise Disconnected(f"{state.node} is a primary with a later epoch than {node}")
             if confirmed and state.earlier(own):
                 await self._depose(state.node, mine)
@@ -363,9 +395,10 @@ class Sentinels:
     async def _depose(self, node: Node, mine: Mapping[str, tuple[Commands, Head]]) -> None:
         orders = [command.depose(head.marker, head.epoch) for command, head in mine.values()]
         try:
-            await self._line(node).call(*orders)
+            replies = await self._line(node).call(*orders)
         except StorageError:
             return  # the next look tries again
+        metrics.STORE_DEPOSED.only.inc(sum(reply == [b"OK", b"1"] for reply in replies))
 
 
 async def warnings(options: StoreOptions) -> list[str]:

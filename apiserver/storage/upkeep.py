@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from apiserver import metrics
-from apiserver.storage import functions, preflight
+from apiserver.storage import durability, functions, preflight
 from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Foreign, Lost
 from apiserver.storage.lineage import Link, Session
@@ -70,7 +70,7 @@ class Upkeep:
     # Checking the connection
 
     async def guard(self, session: Session) -> None:
-        """Give the session up when it does not answer."""
+        """Give the session up when it does not answer, and keep up to date how many replicas are in step if writes need some."""
         now = self._clock()
         while True:
             before = now
@@ -80,8 +80,11 @@ class Upkeep:
                 continue
             for connection in session.connections:
                 since = connection.owes_since()
-                if since is not None and now - since > self._options.reply_seconds:
+                longest = self._options.reply_seconds + session.waits * durability.CONFIRM_SECONDS
+                if since is not None and now - since > longest:
                     raise Disconnected(f"the store has not answered for {self._options.reply_seconds:g} s")
+            if session.need():
+                session.reads.submit(durability.REPLICATION, session.heard_info)
 
     async def look(self, session: Session) -> None:
         """Ask for the present end of all logs. Raises what ends a session."""
@@ -138,7 +141,8 @@ class Upkeep:
             raise Disconnected(preflight.LOADING)
         if server.run_id != session.run_id or server.role != "master":
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
-        refusal = "; ".join(found.refusals)
+        session.heard(server.in_step)
+        refusal = "; ".join(found.refusals + await durability.refusals(session.writes, self._options))
         if refusal != self._link.refusal:
             logger.warning("the reasons for refusing writes changed", extra={"refused_because": refusal})
             self._link.refusal = refusal

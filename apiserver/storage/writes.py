@@ -1,11 +1,16 @@
 """Writes under way: gathered into batches, sent once, answered when this replica's own log has brought them.
 
     queued ──► sent ──► acknowledged ──► seen in the log: the caller gets the entry that the log made
+                │  │             └─► too few replicas confirm it (`durability.py`): its outcome is unknown
                 │  └─► refused (exists, moved, out of memory, …): the caller gets the reason
                 └─► in doubt: the connection broke before the answer. Never sent blindly again:
                     1. nothing of it can execute any more (client killed, or its deadline passed, or its epoch fenced)
                     2. the log is read up to its present end
                     3. its token was in it: done. It was not: it never happened, and is sent again with the same token.
+
+With `--store-durability=replica` or `all` a write is done once its log brought it and replicas confirmed it, both in one session. WAIT
+follows each group of batches. It knows only what its own connection wrote, so for writes that were found in the log this module
+first writes something itself (`touch`). The next primary may lack an entry that the log brought before a failover, so it is looked up.
 
 A caller may leave at any point; the write goes on. This module knows one log per resource, not what is in it.
 """
@@ -19,7 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from apiserver import metrics
-from apiserver.storage import functions, lineage
+from apiserver.storage import durability, functions, lineage
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Commands, Foreign, Lost, Mutation
 from apiserver.storage.lineage import Session
@@ -70,6 +75,9 @@ class Log(Protocol):
 
     def current(self, key: Key) -> Entry | None: ...
 
+    def holds(self, revision: Revision) -> bool | None:
+        """Return whether the log has this entry; None if it no longer tells."""
+
     async def caught_up(self, revision: Revision) -> None:
         """Wait until the log is applied up to this revision, however long that takes."""
 
@@ -88,9 +96,11 @@ class Pending:
         "attempts",
         "born",
         "change",
+        "confirmed",
         "deadline",
         "deleted",
         "doubtful",
+        "entry",
         "future",
         "since",
         "write",
@@ -113,6 +123,10 @@ class Pending:
         self.deadline = 0
         self.acked: Revision | None = None
         self.acked_at = 0.0
+        self.entry: Entry | None = None
+        """The entry that the log brought. It counts once the write is confirmed."""
+        self.confirmed = False
+        """Enough replicas have it, if any must."""
         self.doubtful = False
         self.deleted: Entry | None = None
         """For a deletion: the entry that it expects to delete, from memory or from the store."""
@@ -138,6 +152,14 @@ class ResourceWrites:
         }
 
 
+class _Asked(NamedTuple):
+    """A question to the replicas: the writes it is about, how many replicas must have them, and when it was asked (loop time)."""
+
+    sent: Sequence[Pending]
+    need: int
+    at: float
+
+
 def _operation(write: Write) -> str:
     if write.value is None:
         return "delete"
@@ -161,6 +183,7 @@ class Writer:
         self._options = options
         self._loop = loop
         self._boot_id = boot_id.encode()
+        self._confirms = durability.of(options) != durability.PRIMARY
         self._sequence = 0
         self._session: Session | None = None
         self._writes: dict[str, ResourceWrites] = {}
@@ -179,8 +202,8 @@ class Writer:
         """Answer the writes of a resource that is not followed any more, with what is known of them. No further ones are accepted."""
         writes = self._writes.pop(resource, None)
         for pending in [pending for pending in self._waiting.values() if pending.writes is writes]:
-            if pending.acked is not None and (entry := self._own_entry(pending)) is not None:
-                self._succeed(self._waiting.pop(pending.change.token), entry)
+            if pending.confirmed and pending.acked is not None and (entry := self._own_entry(pending)) is not None:
+                self._succeed(pending, entry)
             elif pending.attempts:
                 self._give_up([pending], _NOT_FOLLOWED)
             else:
@@ -207,7 +230,7 @@ class Writer:
         change = Mutation(write.key.encode(), expected, token, uid, write.value)
         future: asyncio.Future[Entry] = self._loop.create_future()
         pending = Pending(writes, write, change=change, future=future, born=self._loop.time())
-        pending.deleted = held
+        pending.deleted, pending.confirmed = held, not self._confirms
         self._waiting[token] = pending
         self._enqueue(pending)
         return pending.future
@@ -222,12 +245,18 @@ class Writer:
     def _pump(self) -> None:
         self._scheduled = False
         session = self._session
-        if session is None:
+        if session is None or session.waits >= FLIGHTS:
             return
+        if session.unconfirmed:
+            self._refuse_queued(session.shortage())
+        sent: list[Pending] = []
         for writes in self._writes.values():
             while writes.queue and writes.flights < FLIGHTS:
                 if batch := self._take(writes):
                     self._send(session, writes, batch)
+                    sent += batch
+        if sent and self._confirms:
+            self._ask_replicas(session, sent)
 
     def _take(self, writes: ResourceWrites) -> list[Pending]:
         batch: list[Pending] = []
@@ -253,11 +282,11 @@ class Writer:
                 pending.since = applied
             pending.attempts += 1
         writes.flights += 1
-        stamp = b"%d" % deadline
+        stamp, need = b"%d" % deadline, b"%d" % session.need() if self._confirms else b""
         if len(batch) == 1:
-            command = commands.change(epoch, stamp, batch[0].change)
+            command = commands.change(epoch, stamp, batch[0].change, need=need)
         else:
-            command = commands.batch(epoch, stamp, [pending.change for pending in batch])
+            command = commands.batch(epoch, stamp, [pending.change for pending in batch], need=need)
         session.writes.submit(command, partial(self._landed, session, writes, batch))
 
     # Answers
@@ -308,6 +337,9 @@ class Writer:
         elif word == b"LATE":
             session.clock.heard(int(answer[1]))
             self._again(pending, "the store's clock moved")
+        elif word == b"FEW":
+            session.heard(int(answer[1]))
+            self._fail(pending, Unavailable(session.shortage() or "too few replicas were in step"))
         elif word == b"EPOCH":
             self._stalled(session, pending)
         elif word == b"FOREIGN":
@@ -331,16 +363,19 @@ class Writer:
         pending.acked_at = self._loop.time()
 
     def _in_doubt(self, pending: Pending) -> None:
-        pending.acked, pending.doubtful = None, True
+        pending.acked, pending.confirmed, pending.doubtful = None, not self._confirms, True
         self._doubtful.append(pending)
 
     def seen(self, token: bytes, entry: Entry) -> None:
-        """Resolve a write: the log brought an entry with its token."""
-        pending = self._waiting.pop(token, None)
+        """Resolve a write, or note that its confirmation resolves it: the log brought an entry with its token."""
+        pending = self._waiting.get(token)
         if pending is not None:
-            self._succeed(pending, entry)
+            pending.entry = entry
+            if pending.confirmed:
+                self._succeed(pending, entry)
 
     def _succeed(self, pending: Pending, entry: Entry) -> None:
+        del self._waiting[pending.change.token]
         writes = pending.writes
         writes.outcomes[_operation(pending.write), "committed"].inc()
         writes.seconds.observe(self._loop.time() - pending.born)
@@ -363,6 +398,64 @@ class Writer:
             self._fail(pending, Unavailable(reason))
         else:
             self._enqueue(pending)
+
+    # Replicas
+
+    def _ask_replicas(self, session: Session, sent: Sequence[Pending]) -> None:
+        """Ask how many replicas have all that this session's connection wrote. `sent`: what it wrote since the last question."""
+        session.waits += 1
+        asked = _Asked(sent, session.need(), self._loop.time())
+        session.writes.submit(durability.wait(asked.need), partial(self._replicas_answered, session, asked))
+
+    def _replicas_answered(self, session: Session, asked: _Asked, reply: Any) -> None:
+        session.waits -= 1
+        if session is not self._session:
+            return  # its writes are in doubt already
+        if isinstance(reply, StorageError):
+            session.give_up(f"the replicas could not be asked: {reply}")
+            return
+        metrics.STORE_CONFIRM_SECONDS.only.observe(self._loop.time() - asked.at)
+        session.unconfirmed = reply < asked.need
+        for pending in asked.sent:
+            if pending.acked is None or pending.change.token not in self._waiting:
+                continue
+            if session.unconfirmed:
+                metrics.STORE_UNCONFIRMED_WRITES.only.inc()
+                self._fail(pending, OutcomeUnknown(session.shortage()))
+            else:
+                pending.confirmed = True
+                if pending.entry is not None:
+                    self._succeed(pending, pending.entry)
+        if session.unconfirmed:
+            self._refuse_queued(session.shortage())
+            if not session.waits:
+                self._ask_replicas(session, ())
+        else:
+            self._pump()
+
+    async def _confirm(self, session: Session, writes: ResourceWrites, found: Sequence[Pending]) -> None:
+        """Succeed with writes that the log has, once enough replicas have them. Else they stay in doubt. Raises Foreign, Disconnected."""
+        need = session.need()
+        try:
+            functions.touched(await session.writes.call(writes.log.commands.touch))
+            confirmed = await session.writes.call(durability.wait(need)) >= need
+        except Lost as error:
+            writes.log.lost(str(error))
+            self._give_up(found, str(error))
+            return
+        except (Rejected, Failed) as error:
+            if isinstance(error, Foreign):
+                raise
+            self._give_up(found, str(error))
+            return
+        for pending in found:
+            if pending.change.token not in self._waiting:
+                continue
+            if confirmed and pending.entry is not None:
+                self._succeed(pending, pending.entry)
+            else:
+                self._in_doubt(pending)
+                self._doubt.set()
 
     # The epoch
 
@@ -406,6 +499,10 @@ class Writer:
         for pending in self._waiting.values():
             if pending.acked is not None:
                 self._in_doubt(pending)
+        self._refuse_queued(reason)
+
+    def _refuse_queued(self, reason: str) -> None:
+        """Fail what waits to be sent: it was not executed."""
         for writes in self._writes.values():
             queue, writes.queue = writes.queue, deque()
             for pending in queue:
@@ -441,11 +538,20 @@ class Writer:
                     await writes.log.caught_up(head.last)
             except TimeoutError:
                 continue  # `sweep` has answered them meanwhile
+            found = []
             for pending in mine:
-                if pending.since < writes.log.seen_from:
+                if pending.change.token not in self._waiting:
+                    continue
+                held = pending.entry is not None and writes.log.holds(pending.entry.revision)
+                if held:
+                    found.append(pending)
+                elif held is None or pending.since < writes.log.seen_from:
                     self._give_up([pending], "the log does not reach back to this write")
                 else:
+                    pending.entry = None
                     self._again(pending, "the write did not reach the store")
+            if found:
+                await self._confirm(session, writes, found)
 
     # Time
 
@@ -458,7 +564,9 @@ class Writer:
     def sweep(self, now: float) -> None:
         """Answer writes that have waited long enough."""
         late = [
-            p for p in self._waiting.values() if p.acked is not None and now - p.acked_at > self._options.lag_seconds
+            p
+            for p in self._waiting.values()
+            if p.acked is not None and p.confirmed and now - p.acked_at > self._options.lag_seconds
         ]
         for pending in late:
             if (entry := self._own_entry(pending)) is not None:

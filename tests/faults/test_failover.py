@@ -157,7 +157,7 @@ def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
 
 @pytest_asyncio.fixture
 async def fleet(topology: Topology) -> AsyncIterator[Fleet]:
-    options = StoreOptions(url=topology.url)
+    options = StoreOptions(url=topology.url, durability="primary")
     await administration.init(options, [RESOURCE])
     stores = [await open_stores(options, {RESOURCE: index_func}) for _ in range(2)]
     for each in stores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 
-from apiserver.storage import functions, sentinel
+from apiserver.storage import durability, functions, sentinel
 from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
@@ -78,7 +78,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     try:
         found = await survey(connection, options, commands)
         warnings = dissent + found.server.warnings() + await _durability(connection, options)
-        warnings.append(await _rights(connection))
+        warnings += [await _rights(connection), _replicas(found.server, options)]
         warnings.append(_rounded(found.heads))
         if not found.refusals:
             warnings += [
@@ -102,6 +102,13 @@ async def _durability(connection: Connection, options: StoreOptions) -> list[str
         return durability_warnings(await connection.call(DURABILITY))
     except (Rejected, Failed):
         return []
+
+
+def _replicas(server: Server, options: StoreOptions) -> str:
+    need = durability.needed(options)()
+    if server.in_step >= need:
+        return ""
+    return f"replicas in step {server.in_step} of {need} (--store-durability={durability.of(options)}): writes and consistent reads get 503"
 
 
 def _rounded(heads: Mapping[str, Head]) -> str:
@@ -157,6 +164,8 @@ async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     if found.server.loading:
         raise Rejected(LOADING)
     lines = [f"{found.server.name} {'.'.join(map(str, found.server.version))}, {found.server.role}"]
+    need = durability.needed(options)()
+    lines.append(f"durability {durability.of(options)}: {found.server.in_step} replicas in step, {need} needed")
     for resource in commands:
         head = found.heads.get(resource)
         lines.append(_described(resource, head) if head else f"{resource}: not there")

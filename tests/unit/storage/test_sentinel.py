@@ -283,7 +283,7 @@ async def test_server_follows_when_the_sentinels_name_another(
     """The old primary lives, stays a primary and keeps its connections, as behind a Service."""
     old, new = pair
     await start(played, old, new, resource)
-    store = (await opening(url(played), resource))[resource]
+    store = (await opening(url(played), resource, durability="primary"))[resource]
     first = await create(store, "a")
     await eventually(lambda: holds(new, resource, "a"))
     new("REPLICAOF", "NO", "ONE")
@@ -300,7 +300,7 @@ async def test_primary_that_was_left_refuses_every_server(
     """A second server reaches only the old primary: it must neither write there nor read what is out of date."""
     old, new = pair
     await start(played, old, new, resource)
-    ours = (await opening(url(played), resource))[resource]
+    ours = (await opening(url(played), resource, durability="primary"))[resource]
     theirs = (await opening(old, resource))[resource]
     await create(ours, "a")
     new("REPLICAOF", "NO", "ONE")
@@ -319,7 +319,7 @@ async def test_deposed_primary_serves_again_when_the_sentinels_name_it(
 ) -> None:
     old, new = pair
     await start(played, old, new, resource)
-    stores = await opening(url(played), resource)
+    stores = await opening(url(played), resource, durability="primary")
     store = stores[resource]
     await create(store, "a")
     new("REPLICAOF", "NO", "ONE")
@@ -343,7 +343,7 @@ async def test_session_leaves_for_a_primary_with_a_later_epoch(
     """The sentinels do not answer, and somebody who reached them has taken the other server over."""
     old, new = pair
     await start(played, old, new, resource)
-    stores = await opening(url(played), resource)
+    stores = await opening(url(played), resource, durability="primary")
     store = stores[resource]
     await create(store, "a")
     await eventually(lambda: holds(new, resource, "a"))
@@ -373,7 +373,7 @@ async def test_sentinels_that_all_die_do_not_stop_a_healthy_store(
     only, _ = pair
     name(played, only)
     await administration.init(patient(url(played)), [resource])
-    store = (await opening(url(played), resource))[resource]
+    store = (await opening(url(played), resource, durability="primary"))[resource]
     for each in played:
         await each.stop()
     async with asking(played) as sentinels:
@@ -400,7 +400,7 @@ async def test_takeover_lies_above_what_other_servers_have(
     connection = await Connection.open(patient(new.url), "test")
     lost = functions.fence(await connection.call(Commands(resource).fence("run", ahead)))
     await connection.close()
-    store = (await opening(url(played), resource))[resource]
+    store = (await opening(url(played), resource, durability="primary"))[resource]
     assert await create(store, "a") > lost.last
 
 
@@ -423,7 +423,7 @@ async def test_serving_user_may_do_all_that_a_failover_needs(
     for server in pair:
         server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
     serving = url(played, password="pw").replace("//:", f"//{rights.SERVING_USER}:")
-    store = (await opening(serving, resource))[resource]
+    store = (await opening(serving, resource, durability="primary"))[resource]
     await create(store, "a")
     new("REPLICAOF", "NO", "ONE")
     name(played, new, old)

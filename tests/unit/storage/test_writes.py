@@ -94,6 +94,7 @@ class FakeLog:
         self.faults: list[str] = []
         self.acks: list[Revision] = []
         self.held: dict[Key, Entry] = {}
+        self.lost_revisions: set[Revision] = set()
         self.caught = asyncio.Event()
         self.caught.set()
 
@@ -102,6 +103,9 @@ class FakeLog:
 
     def current(self, key: Key) -> Entry | None:
         return self.held.get(key)
+
+    def holds(self, revision: Revision) -> bool | None:
+        return None if revision < self.seen_from else revision not in self.lost_revisions
 
     async def caught_up(self, revision: Revision) -> None:
         await self.caught.wait()
