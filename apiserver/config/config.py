@@ -464,7 +464,7 @@ class Storage:
     key_file: str = flag("redis-key-file", (SERVE, STORE), _file, "",
         text="key of that certificate", value="FILE")
     durability: str = flag("store-durability", (SERVE, STORE), _durability, "",
-        text="which servers must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
+        text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
         "the sentinels know (default: replica with sentinels, else primary)", value="primary|replica|all")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
