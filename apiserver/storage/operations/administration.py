@@ -165,7 +165,7 @@ async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
         raise Rejected(LOADING)
     lines = [f"{found.server.name} {'.'.join(map(str, found.server.version))}, {found.server.role}"]
     need = durability.needed(options)()
-    lines.append(f"durability {durability.of(options)}: {found.server.in_step} replicas in step, {need} needed")
+    lines[0] += f", durability {durability.of(options)}, {found.server.in_step} replicas in step ({need} needed)"
     for resource in commands:
         head = found.heads.get(resource)
         lines.append(_described(resource, head) if head else f"{resource}: not there")

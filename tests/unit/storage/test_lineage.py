@@ -456,7 +456,9 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
     await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
     await connection.close()
     server, things, others = await administration.info(patient(own_server.url), ["g/things", "g/others"])
-    assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+, master", server)
+    assert re.fullmatch(
+        r"(Valkey|Redis) \d+\.\d+\.\d+, master, durability primary, 0 replicas in step \(0 needed\)", server
+    )
     assert things == (
         f"g/things: schema 2, epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
         f"floor {head.epoch}-0 (resourceVersion {head.last}), 1 objects, 5 bytes"

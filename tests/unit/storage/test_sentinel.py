@@ -408,10 +408,11 @@ async def test_check_names_sentinels_that_do_not_agree(
     played: list[Played], pair: tuple[Server, Server], resource: str
 ) -> None:
     name(played, pair[0])
-    await administration.init(patient(url(played)), [resource])
-    assert await administration.check(patient(url(played)), [resource]) == []
+    options = patient(url(played), durability="primary")
+    await administration.init(options, [resource])
+    assert await administration.check(options, [resource]) == []
     played[2].names = node_of(pair[1])
-    [warning] = await administration.check(patient(url(played)), [resource])
+    [warning] = await administration.check(options, [resource])
     assert f"127.0.0.1:{played[2].port} does not name {node_of(pair[0])}" in warning
 
 
