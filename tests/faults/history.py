@@ -58,6 +58,10 @@ class History:
     def keys(self) -> list[Key]:
         return list(self._versions)
 
+    def versions(self, key: Key) -> list[int]:
+        """When the object was changed."""
+        return self._versions.get(key, [])
+
     def look(self, form: Form, key: Key, version: int, *, gone: bool = False) -> Seen:
         """How an object looks at the version of its change; for a deleted one, how it looked before."""
         known, mine = self._looks, (type(form), key, version, gone)

@@ -66,12 +66,23 @@ class Authorities:
 class Replica:
     """One of them."""
 
-    def __init__(self, name: str, authorities: Authorities, url: str, flags: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        authorities: Authorities,
+        url: str,
+        flags: Sequence[str],
+        *,
+        code: pathlib.Path | None = None,
+    ) -> None:
+        """`code`: the folder of another copy of the package `apiserver`."""
         self.name = name
         self.port = free_port()
         self.log = authorities.folder / f"{name}.log"
         self._context = authorities.admin()
         self._environ = {"SLUICE_REDIS_URL": url}
+        if code is not None:
+            self._environ |= {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
         self._command = [sys.executable, "-m", "apiserver", "serve", "--standalone", "--logging-format=json"]
         self._command += ["--bind-address=127.0.0.1", f"--secure-port={self.port}", *authorities.flags, *flags]
         self._process: Process | None = None
@@ -79,8 +90,25 @@ class Replica:
 
     def start(self) -> None:
         """Returns when it is ready."""
+        self.launch()
+        self.until_ready()
+
+    def launch(self) -> None:
+        """Returns at once."""
         self._process = Process(self._command, log=self.log, environ=self._environ)
+
+    def until_ready(self) -> None:
+        assert self._process is not None
         self._process.until(self._ready, "readiness")
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, unless that has ended."""
+        return self._process.popen.pid if self._process is not None and self._process.alive else None
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send(number)
 
     def _ready(self) -> bool:
         with contextlib.suppress(OSError), contextlib.closing(self._connection()) as connection:

@@ -1,0 +1,326 @@
+"""A campaign: servers on a store, clients of them, and one fault after the other, in rounds that end with a judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+import itertools
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from apiserver import app
+from apiserver.config import config
+from tests.faults import injection, topologies, truth
+from tests.faults.history import Broken
+from tests.faults.injection import LONG, Bed, Fault, Window
+from tests.faults.judge import Judge
+from tests.faults.load import SELECTIONS
+from tests.faults.network import Network
+from tests.faults.pair import Authorities, Replica
+from tests.faults.records import Clients, Kind, Lister, Watcher, Writer, kinds, watchers
+from tests.faults.topologies import Topology
+from tests.fixtures.valkey import install
+
+INSTALLED = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
+QUICK = ["--shutdown-delay-duration=200ms", "--shutdown-watch-termination-grace-period=1s"]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Numbers of clients. `pause`: the mean time between two requests of a writer, in seconds."""
+
+    servers: int = 2
+    watchers: int = 50
+    writers: int = 6
+    listers: int = 3
+    objects: int = 24
+    pause: float = 0.03
+
+
+@dataclass
+class Report:
+    """What came of rounds."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    outages: dict[str, list[float]] = field(default_factory=dict)
+    """Per fault, how long no write was acknowledged."""
+    findings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def injected(self) -> int:
+        return sum(self.faults.values())
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.injected} faults in {self.seconds:.0f} s ({60 * self.injected / max(self.seconds, 1):.0f} a minute)"
+        ]
+        lines += [
+            f"  {count:6} {name}{_spread(self.outages.get(name, []))}" for name, count in sorted(self.faults.items())
+        ]
+        lines += [f"  {count:6} {name}" for name, count in sorted(self.counts.items())]
+        lines += [f"{len(self.findings)} findings", *self.findings[:40]]
+        return "\n".join(lines)
+
+
+def _spread(times: Sequence[float]) -> str:
+    if not times:
+        return ""
+    ordered = sorted(times)
+    return f", no write for {ordered[len(ordered) // 2]:.1f} s (median), {ordered[-1]:.1f} s (longest)"
+
+
+class Campaign:
+    """Rounds on one store. Every draw comes from the seed; times do not."""
+
+    def __init__(
+        self,
+        bed: Bed,
+        authorities: Authorities,
+        *,
+        seed: int,
+        durability: str,
+        load: Load,
+        only: Sequence[str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._bed, self._authorities, self._load, self._say = bed, authorities, load, say
+        self._seed, self._durability, self._only = seed, durability, only
+        self._draw = random.Random(seed)
+        self.report = Report()
+        self._numbers = itertools.count()
+
+    # A round
+
+    async def round(self, count: int) -> None:
+        """Inject so many faults, let everything recover, and judge."""
+        bed, begin = self._bed, time.monotonic()
+        resources = kinds(self._load.objects)
+        await bed.healthy()
+        starts = {
+            kind.plural: await asyncio.to_thread(truth.begin, bed.topology.holder(kind.resource).server, kind)
+            for kind in resources
+        }
+        bed.windows, bed.down = [], {}
+        clients = Clients(self._authorities, bed.servers, f"{self._seed}-{next(self._numbers)}")
+        bed.acknowledged = clients.acknowledged
+        watching = watchers(clients, resources, self._load.watchers)
+        following = [asyncio.create_task(watcher.run()) for watcher in watching]
+        runs = [Writer(clients, number, resources, self._load.pause).run() for number in range(self._load.writers)]
+        runs += [Lister(clients, number, resources).run() for number in range(self._load.listers)]
+        working = [asyncio.create_task(run) for run in runs]
+        try:
+            await bed.written(30)
+            await self._faults(count, [*following, *working])
+            clients.stopping = True
+            await asyncio.wait_for(asyncio.gather(*working), LONG)
+            await self._last(clients, resources, watching)
+            for task in following:
+                if task.done():
+                    task.result()
+            await self._judge(clients, resources, watching, starts)
+        except (Broken, AssertionError, TimeoutError) as error:
+            self.report.findings.append(f"{type(error).__name__}: {error}")
+        except ExceptionGroup as errors:
+            self.report.findings += [f"{type(error).__name__}: {error}" for error in errors.exceptions]
+        finally:
+            for task in (*following, *working):
+                task.cancel()
+            await asyncio.gather(*following, *working, return_exceptions=True)
+            await clients.close()
+        self.report.seconds += time.monotonic() - begin
+
+    async def _faults(self, count: int, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Two chains of faults: of the store, each on a healthy one, and of our servers at any time."""
+        self._left, self._of_store, self._moves = count, list[Window](), list[float]()
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._generations())
+            chains = [
+                group.create_task(self._chain(injection.of_store(self._bed.topology), "store", pause=0.3)),
+                group.create_task(self._chain(injection.of_servers(self._bed.topology), "server", pause=1.0)),
+            ]
+            while not all(chain.done() for chain in chains):
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.1)
+            watch.cancel()
+
+    async def _generations(self) -> None:
+        """Note when another node becomes the primary, and failovers that no fault wanted."""
+        topology, known = self._bed.topology, await asyncio.to_thread(self._bed.topology.generation)
+        while True:
+            await asyncio.sleep(0.05)
+            before = time.monotonic()
+            with contextlib.suppress(OSError, RuntimeError):
+                generation = await asyncio.to_thread(topology.generation)
+                if generation != known:
+                    self._moves.append(before)
+                    if not any(window.begin <= before <= window.end for window in self._of_store):
+                        self._unwanted(before - topology.down_ms / 1000 - 1, time.monotonic())
+                known = generation
+
+    def _unwanted(self, begin: float, end: float) -> None:
+        self._bed.windows.append(Window(injection.UNWANTED, begin, end, moved=True))
+        self.report.counts["failovers that no fault wanted"] += 1
+
+    async def _chain(self, faults: Sequence[Fault], name: str, *, pause: float) -> None:
+        draw = random.Random(f"{self._seed}-{name}-{next(self._numbers)}")
+        chosen = [fault for fault in faults if not self._only or fault.name in self._only]
+        while chosen and self._left > 0:
+            self._left -= 1
+            await self._inject(injection.draw_from(chosen, draw), draw, of_store=name == "store")
+            await asyncio.sleep(draw.uniform(0, 2 * pause))
+
+    async def _inject(self, fault: Fault, draw: random.Random, *, of_store: bool) -> None:
+        bed = self._bed
+        before = await asyncio.to_thread(bed.topology.generation) if of_store else 0
+        window = Window(fault, time.monotonic())
+        bed.windows.append(window)
+        if of_store:
+            self._of_store.append(window)
+        try:
+            await fault.inject(bed, draw)
+            if of_store:
+                await bed.recovered(draw)
+                window.moved = await asyncio.to_thread(bed.topology.generation) != before
+            window.end = time.monotonic()
+            if of_store and sum(at >= window.begin for at in self._moves) > fault.failovers:
+                self._unwanted(window.begin, window.end)
+            await bed.written(5)
+        except (AssertionError, OSError, RuntimeError) as error:
+            raise Broken(f"{fault.name}: {error}") from error
+        self.report.faults[fault.name] += 1
+        times = bed.acknowledged[bisect.bisect_left(bed.acknowledged, window.begin) - 1 :]
+        longest = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+        self.report.outages.setdefault(fault.name, []).append(longest)
+
+    # Its end
+
+    async def _last(self, clients: Clients, resources: Sequence[Kind], watching: Sequence[Watcher]) -> None:
+        """Make changes that each selection receives, after all others, and wait until every watcher has them."""
+        writer = Writer(clients, 1000, list(resources), 0)
+        for kind in resources:
+            for chosen in SELECTIONS[kind.plural]:
+                name = chosen.name or next(
+                    name
+                    for name in kind.names
+                    if not chosen.node or kind.make(("", name), color="", mark="")["spec"]["nodeName"] == chosen.node
+                )
+                key = (chosen.namespace or "a") if kind.namespaced else "", name
+                await self._put(writer, kind, key, chosen.color or "green")
+        for watcher in watching:
+            await self._reaches(watcher)
+
+    async def _put(self, writer: Writer, kind: Kind, key: tuple[str, str], color: str) -> int:
+        """Delete an object, then create it: a selection receives at least the second. Return that version."""
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            gone = await writer.one(kind, key, "delete")
+            if gone is not None and gone.answer.status in (200, 404):
+                made = await writer.create(kind, key, color)
+                if made.acknowledged:
+                    return made.version
+            await asyncio.sleep(0.1)
+        raise Broken(f"{kind.plural}: nothing can be written after all faults")
+
+    async def _reaches(self, watcher: Watcher) -> None:
+        goal, end = self._goals(watcher), time.monotonic() + LONG
+        while watcher.position < goal or not watcher.segments:
+            if time.monotonic() > end:
+                raise Broken(f"{watcher.name} stays at {watcher.position}, and should reach {goal}")
+            await asyncio.sleep(0.02)
+
+    def _goals(self, watcher: Watcher) -> int:
+        """The version of the last event that a watcher has to receive."""
+        made = [
+            operation
+            for operation in watcher.clients.records.operations
+            if operation.verb == "create"
+            and operation.acknowledged
+            and operation.kind.plural == watcher.kind.plural
+            and watcher.chosen.selects(operation.obj)
+        ]
+        return made[-1].version
+
+    async def _judge(
+        self,
+        clients: Clients,
+        resources: Sequence[Kind],
+        watching: Sequence[Watcher],
+        starts: dict[str, truth.Start],
+    ) -> None:
+        bed = self._bed
+        lister = Lister(clients, 1000, list(resources))
+        for kind in resources:
+            await lister.whole(kind)
+        truths = {
+            kind.plural: await asyncio.to_thread(
+                truth.read, bed.topology.holder(kind.resource).server, kind, starts[kind.plural]
+            )
+            for kind in resources
+        }
+        judge = Judge(
+            self._durability,
+            lasting=bed.topology.name == "one",
+            down_ms=bed.topology.down_ms,
+            windows=bed.windows,
+            truths=truths,
+        )
+        await asyncio.to_thread(judge.round, clients.records, watching, bed.down)
+        self.report.counts += judge.counts
+        self.report.findings += judge.findings
+        self.report.findings += [
+            f"{server.name} has an internal error: {server.log}" for server in bed.servers if _failed(server)
+        ]
+
+
+def _failed(server: Replica) -> bool:
+    text = server.log.read_text(errors="replace")
+    return '"internal error"' in text or "Traceback" in text
+
+
+@contextlib.asynccontextmanager
+async def campaign(
+    folder: Path,
+    name: str,
+    *,
+    seed: int,
+    durability: str = "primary",
+    down_ms: int = 1000,
+    load: Load = Load(),
+    flags: Sequence[str] = (),
+    only: Sequence[str] = (),
+    code: Path | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> AsyncIterator[Campaign]:
+    """Start a store of this topology and servers on it. `only`: names of faults. `code`: the folder of another copy of the server."""
+    network = Network()
+    topology: Topology = topologies.make(name, folder, network, down_ms=down_ms)
+    servers: list[Replica] = []
+    try:
+        await topology.start()
+        await install(topology.nodes[0].server, *INSTALLED)
+        authorities = Authorities(folder / "authorities")
+        for number in range(load.servers):
+            server = Replica(f"server-{number}", authorities, topology.url(), [*QUICK, *flags], code=code)
+            network.add(server.name, lambda server=server: server.pid)  # type: ignore[misc]
+            server.launch()
+            servers.append(server)
+        for server in servers:
+            await asyncio.to_thread(server.until_ready)
+        bed = Bed(topology, network, servers)
+        yield Campaign(bed, authorities, seed=seed, durability=durability, load=load, only=only, say=say)
+    finally:
+        for server in servers:
+            with contextlib.suppress(ProcessLookupError):
+                await asyncio.to_thread(server.stop, signal.SIGKILL)
+        await topology.stop()
+        await network.close()

@@ -1,0 +1,150 @@
+"""A network between the programs of a test on one machine: every connection passes a TCP proxy, and links between two of them can be held.
+
+A held link is a partition as TCP sees it. Nothing passes, nothing is refused, and what was sent arrives when the link is open again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+Pid = Callable[[], int | None]
+_PIECE = 1 << 16
+
+
+class Network:
+    """Its members are known by names. Proxies find out which member connects by the process that owns the socket (Linux)."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Pid] = {}
+        self._open: dict[frozenset[str], asyncio.Event] = defaultdict(_opened)
+        self._listeners: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._passages: dict[frozenset[str], set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]]] = defaultdict(set)
+
+    def add(self, name: str, pid: Pid) -> None:
+        """Make a program a member. Others do not get through."""
+        self._members[name] = pid
+
+    async def listen(self, name: str, port: int) -> int:
+        """Lead a new port to a member's own one, and return it."""
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._carry(name, port, reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        listener = await asyncio.start_server(connected, "127.0.0.1", 0)
+        self._listeners.append(listener)
+        found: int = listener.sockets[0].getsockname()[1]
+        return found
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Faults
+
+    def hold(self, one: str, other: str) -> None:
+        self._open[frozenset((one, other))].clear()
+
+    def release(self, one: str, other: str) -> None:
+        self._open[frozenset((one, other))].set()
+
+    def part(self, side: Iterable[str]) -> Callable[[], None]:
+        """Hold all links between these members and all others. Return the function that heals it."""
+        inside = set(side)
+        links = [(one, other) for one in inside for other in self._members.keys() - inside]
+        for link in links:
+            self.hold(*link)
+
+        def heal() -> None:
+            for link in links:
+                self.release(*link)
+
+        return heal
+
+    def cut(self, one: str, other: str) -> None:
+        """Abort the connections between two members."""
+        for ends in list(self._passages[frozenset((one, other))]):
+            for end in ends:
+                end.transport.abort()
+
+    @property
+    def members(self) -> list[str]:
+        return list(self._members)
+
+    # Connections
+
+    async def _carry(self, to: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
+        if source is None:
+            writer.transport.abort()
+            return
+        link = frozenset((source, to))
+        opened, ends = self._open[link], (writer, writer)
+        try:
+            await opened.wait()
+            from_server, to_server = await asyncio.open_connection("127.0.0.1", port)
+            ends = (writer, to_server)
+            self._passages[link].add(ends)
+            pumps = [
+                asyncio.ensure_future(_pump(reader, to_server, opened)),
+                asyncio.ensure_future(_pump(from_server, writer, opened)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+        except OSError:
+            pass
+        finally:
+            self._passages[link].discard(ends)
+            for end in ends:
+                end.transport.abort()
+
+    def _owner(self, port: int, to: int) -> str | None:
+        """Return the member that has a connection from one port to another."""
+        local, remote = f":{port:04X}", f":{to:04X}"
+        for line in Path("/proc/net/tcp").read_text().splitlines():
+            fields = line.split()
+            if fields[1].endswith(local) and fields[2].endswith(remote):
+                link = f"socket:[{fields[9]}]"
+                return next((name for name, pid in self._members.items() if _has(pid(), link)), None)
+        return None
+
+
+def _opened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+def _has(pid: int | None, link: str) -> bool:
+    if pid is None:
+        return False
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as files:
+        for file in files:
+            with contextlib.suppress(OSError):
+                if os.readlink(file.path) == link:  # noqa: PTH115 - a hundred of them for each connection
+                    return True
+    return False
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, opened: asyncio.Event) -> None:
+    """Carry bytes one way; also their end, which does not pass a held link either."""
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(_PIECE):
+            await opened.wait()
+            writer.write(piece)
+            await writer.drain()
+    await opened.wait()
