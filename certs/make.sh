@@ -39,7 +39,7 @@ for name in password backup-password admin-password; do
   fi
 done
 password=$(cat password) backup=$(cat backup-password) admin=$(cat admin-password)
-rights='resetkeys resetchannels -@all ~{sl:* +fcall +fcall_ro +xread +function|list +info +time +wait +ping +auth +hello +select +client|id +client|kill +client|setname +xadd +xrange +xtrim +hget +hmget +hset +hdel +hlen +hscan +exists'
+rights='resetkeys resetchannels -@all ~{sl:* +fcall +fcall_ro +xread +function|list +info +time +wait +ping +auth +hello +select +client|id +client|kill +client|setname +cluster|slots +cluster|shards +xadd +xrange +xtrim +hget +hmget +hset +hdel +hlen +hscan +exists'
 reading='resetkeys resetchannels -@all %R~{sl:* +fcall_ro +info +time +ping +auth +hello +select +client|id +client|setname +xrange +hget +hmget +hlen +hscan +exists +scan'
 printf '%s\n' "requirepass $admin" "user sluice on >$password $rights" "user backup on >$backup $reading" >auth.conf
 printf %s "redis://sluice:$password@$service-valkey.$namespace.svc:6379/0" >redis-url

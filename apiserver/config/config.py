@@ -448,8 +448,8 @@ class Storage:
     """The store, and the bytes of the longest object in it."""
 
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
-        text="the store: redis://, rediss:// (TLS) or unix://, or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; with user and "
-        "password where needed", value="URL", secret=True)
+        text="the store: redis://, rediss:// (TLS) or unix://; or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; or nodes of "
+        "its cluster: redis+cluster://HOST:PORT,HOST:PORT; with user and password where needed", value="URL", secret=True)
     password_file: str = flag("redis-password-file", (SERVE, STORE), _file, "",
         text="password of the store's user, instead of one in the URL; read again for each connection", value="FILE")
     sentinel_username: str = flag("redis-sentinel-username", (SERVE, STORE), str, "",

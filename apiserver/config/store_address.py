@@ -1,21 +1,26 @@
-"""Where the store is: one server, or sentinels that know the primary of a name.
+"""Where the store is: one server, sentinels that know the primary of a name, or some nodes of a cluster.
 
     redis://USER:PASSWORD@HOST:PORT/DB                           one server; rediss:// with TLS
     unix:///PATH?db=0                                            one server on a socket
     redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME      sentinels; rediss+sentinel:// with TLS to them and to the store
+    redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT            nodes of a cluster, which know the others; rediss+cluster:// with TLS
 
 `valkey` and `valkeys` mean the same as `redis` and `rediss`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 SENTINEL_PORT = 26379
+STORE_PORT = 6379
 _TLS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
-_EXPECTED = "must begin with redis://, rediss://, valkey://, valkeys:// or unix://, or with redis+sentinel:// (rediss+sentinel:// with TLS)"
-_CLUSTER = "names a cluster, which is not supported: name one server, or sentinels with redis+sentinel://"
+_EXPECTED = (
+    "must begin with redis://, rediss://, valkey://, valkeys:// or unix://, or with redis+sentinel:// or redis+cluster:// "
+    "(rediss+… with TLS)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +36,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """A store's URL. `url` is that of one server, empty when sentinels must be asked for it."""
+    """A store's URL. `url` is that of one server, empty when sentinels or a cluster must be asked for it."""
 
     url: str
     sentinels: tuple[Node, ...] = ()
+    cluster: tuple[Node, ...] = ()
+    """Some nodes of a cluster."""
     name: str = ""
     """The name of the primary, as the sentinels know it."""
     scheme: str = ""
@@ -47,7 +54,7 @@ class StoreAddress:
         return (self.scheme or self.url).startswith("rediss")
 
     def of_store(self, node: Node) -> str:
-        """Return the URL of a server of the store that a sentinel named."""
+        """Return the URL of a server of the store that a sentinel or the cluster named."""
         return f"{self.scheme}://{self.user}{node}/{self.query}"
 
     def of_sentinel(self, node: Node) -> str:
@@ -68,7 +75,7 @@ def parse(text: str) -> StoreAddress:
     if scheme is None or form not in ("", "sentinel", "cluster"):
         raise ValueError(_EXPECTED)
     if form == "cluster":
-        raise ValueError(_CLUSTER)
+        return _cluster(url, scheme)
     return _sentinels(url, scheme) if form else _one(url, scheme)
 
 
@@ -83,14 +90,16 @@ def _split(text: str) -> SplitResult:
     scheme, delimiter, rest = text.partition("://")
     if not delimiter:
         return urlsplit("")
-    hosts, slash, path = rest.partition("/")
-    where = urlsplit(slash + path)
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    where = urlsplit(rest[len(hosts) :])
     return where._replace(scheme=scheme.lower(), netloc=hosts)
 
 
 def _one(url: SplitResult, scheme: str) -> StoreAddress:
     if "," in url.netloc.rpartition("@")[2]:
-        raise ValueError("names several servers: name one, or sentinels with redis+sentinel://…/NAME")
+        raise ValueError(
+            "names several servers: name one, sentinels with redis+sentinel://…/NAME, or nodes of a cluster with redis+cluster://"
+        )
     try:
         one = urlsplit(f"//{url.netloc}")
         _ = one.port
@@ -108,19 +117,40 @@ def _sentinels(url: SplitResult, scheme: str) -> StoreAddress:
         raise ValueError(
             "must end with the name of the primary, as the sentinels know it: redis+sentinel://HOST:PORT,…/NAME"
         )
-    for key, values in parse_qs(url.query, keep_blank_values=True).items():
-        if key == "db" and not values[0].isdecimal():
-            raise ValueError("has a db that is no number")
-    nodes = tuple(dict.fromkeys(_node(part) for part in hosts.split(",")))
-    return StoreAddress("", nodes, name, scheme, user + at, f"?{url.query}" if url.query else "")
+    _check_db(url)
+    return StoreAddress("", _nodes(hosts, SENTINEL_PORT), (), name, scheme, user + at, _query(url))
 
 
-def _node(text: str) -> Node:
+def _cluster(url: SplitResult, scheme: str) -> StoreAddress:
+    user, at, hosts = url.netloc.rpartition("@")
+    db = _check_db(url)
+    if url.path.strip("/") not in ("", "0") or db:
+        raise ValueError("names a database: in a cluster Sluice uses database 0")
+    return StoreAddress("", (), _nodes(hosts, STORE_PORT), "", scheme, user + at, _query(url))
+
+
+def _check_db(url: SplitResult) -> int:
+    """Return the database that the query names. Raises ValueError."""
+    db = parse_qs(url.query, keep_blank_values=True).get("db", ["0"])[0]
+    if not db.isdecimal():
+        raise ValueError("has a db that is no number")
+    return int(db)
+
+
+def _query(url: SplitResult) -> str:
+    return f"?{url.query}" if url.query else ""
+
+
+def _nodes(hosts: str, port: int) -> tuple[Node, ...]:
+    return tuple(dict.fromkeys(_node(part, port) for part in hosts.split(",")))
+
+
+def _node(text: str, otherwise: int) -> Node:
     try:
         one = urlsplit(f"//{text}")
         port = one.port
     except ValueError:
         raise ValueError("is not a URL") from None
     if not one.hostname or "@" in text:
-        raise ValueError("names a sentinel without host")
-    return Node(one.hostname, port or SENTINEL_PORT)
+        raise ValueError("names a server without host")
+    return Node(one.hostname, port or otherwise)

@@ -5,7 +5,7 @@ connection, returns how many replicas have them. It knows only what its own conn
 
     primary   acknowledge what the primary has on disk
     replica   one replica too: nothing acknowledged is lost with the primary
-    all       every replica that the sentinels know: nothing acknowledged is lost in any failover, and writes stop while one is missing
+    all       every replica that the sentinels or the cluster know: nothing acknowledged is lost in any failover, and writes stop while one is missing
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ REPLICATION = pack("INFO", "replication")
 
 
 def of(options: StoreOptions) -> str:
-    """Return the durability that applies: sentinels know replicas, so a store that has them waits for one unless told otherwise."""
-    return options.durability or (REPLICA if store_address.parse(options.url).sentinels else PRIMARY)
+    """Return the durability that applies: sentinels and clusters know replicas, so a store that has them waits for one unless told
+    otherwise.
+    """
+    address = store_address.parse(options.url)
+    return options.durability or (REPLICA if address.sentinels or address.cluster else PRIMARY)
 
 
 def needed(options: StoreOptions) -> Callable[[], int]:

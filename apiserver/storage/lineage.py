@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from apiserver import metrics
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 BACKWARDS_MS = 1000
 DRAIN_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 0.05
+_NOTHING: Mapping[str, Head] = MappingProxyType({})
 
 
 class ServerClock:
@@ -91,8 +93,10 @@ class Session:
             self._given_up.set_result(reason)
 
     async def broken(self) -> str:
-        """Wait until a connection breaks or the session is given up. Return the reason."""
-        ends = [self._given_up, *(connection.broken for connection in self.connections)]
+        """Wait until a connection breaks, its server redirects, or the session is given up. Return the reason."""
+        ends = [self._given_up]
+        for connection in self.connections:
+            ends += connection.broken, connection.redirected
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return next(iter(done)).result()
 
@@ -147,6 +151,7 @@ async def open_session(
     epochs: dict[str, int],
     first: bool,
     creatable: Set[str] = frozenset(),
+    beside: Mapping[str, Head] = _NOTHING,
     confirmed: bool = False,
 ) -> Session:
     """Connect, check everything, and take over every log that another process changed or that is older than an epoch met before.
@@ -154,7 +159,8 @@ async def open_session(
     `epochs` holds the highest epoch ever met of each resource's log; this function keeps it up to date. With `first` (nothing was
     served from memory yet) any finding is an error. Later only a server that is not a primary is one. The session's user heeds
     the other findings and goes on reading. Missing resources that are `creatable` are created, if the store holds any other one: a store
-    that was lost as a whole must not be created again without a word. Raises Rejected, Disconnected, Failed.
+    that was lost as a whole must not be created again without a word. `beside` are logs of the store on other primaries. Raises Rejected,
+    Disconnected, Failed.
     """
     async with asyncio.timeout(options.connect_seconds * 3) as limit:
         opened: list[Connection] = []
@@ -162,7 +168,7 @@ async def open_session(
             opened.append(await Connection.open(options, "sluice-reads"))
             opened.append(await Connection.open(options, "sluice-writes"))
             opened.append(await Connection.open(options, "sluice-bulk"))
-            session = await _verified(options, commands, opened, first=first, creatable=creatable)
+            session = await _verified(options, commands, opened, first=first, creatable=creatable, beside=beside)
             session.confirmed = confirmed
             await _take_over(session, commands, epochs)
             session.heard(session.in_step)
@@ -182,6 +188,7 @@ async def _verified(
     *,
     first: bool,
     creatable: Set[str],
+    beside: Mapping[str, Head],
 ) -> Session:
     reads, writes, bulk = opened
     found = await survey(reads, options, commands)
@@ -190,8 +197,8 @@ async def _verified(
         check_same_server(await connection.call(INFO), run_id)
     if found.server.loading or found.server.role != "master":
         raise Rejected(found.refusals[0])
-    if found.heads and not found.refusals:
-        schema = functions.schema_beside(found.heads.values())
+    if (known := {**beside, **found.heads}) and not found.refusals:
+        schema = functions.schema_beside(known.values())
         for resource in creatable & found.missing.keys():
             found.heads[resource] = await create(reads, resource, commands[resource], run_id, schema=schema)
             del found.missing[resource]
@@ -223,18 +230,25 @@ async def create(connection: Connection, resource: str, commands: Commands, run_
 
 
 async def join(
-    session: Session, resource: str, commands: Commands, *, epochs: dict[str, int], creates: bool = False
+    session: Session,
+    resource: str,
+    commands: Commands,
+    *,
+    epochs: dict[str, int],
+    creates: bool = False,
+    beside: Mapping[str, Head] = _NOTHING,
 ) -> None:
-    """Take one more resource into a session. `creates`: it is created if it is missing and the session has others, which prove that the
-    store was not lost. Raises Lost, Rejected, and what a connection raises.
+    """Take one more resource into a session. `creates`: it is created if it is missing and the session has others, or others are known
+    `beside` it, which prove that the store was not lost. Raises Lost, Rejected, and what a connection raises.
     """
     reply = await session.reads.call(commands.head)
     try:
         head = functions.head(reply)
     except Lost:
-        if not creates or not session.heads:
+        known = {**beside, **session.heads}
+        if not creates or not known:
             raise
-        schema = functions.schema_beside(session.heads.values())
+        schema = functions.schema_beside(known.values())
         head = await create(session.reads, resource, commands, session.run_id, schema=schema)
     if wrong := head_refusals(resource, head):
         raise Rejected("; ".join(wrong))

@@ -29,8 +29,12 @@ class StoreOptions:
     """Files for TLS to the store and its sentinels; read again when they change."""
     fault: Callable[[], Unavailable | None] = lambda: None
     """Why the server does not run, if this process runs it itself."""
+    cluster: bool = False
+    """The URL is that of one node of a cluster, which a URL of the cluster has led to."""
     durability: str = ""
-    """The servers that must have a write before it is acknowledged (`durability.py`); empty: `replica` with sentinels, else `primary`."""
+    """The servers that must have a write before it is acknowledged (`durability.py`); empty: `replica` with sentinels and in a cluster,
+    else `primary`.
+    """
     replicas: Callable[[], int] = lambda: 0
     """How many replicas belong to the server of `url`, working or not. Sentinels know that."""
     allow_volatile: bool = False

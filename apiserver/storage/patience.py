@@ -9,9 +9,9 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from apiserver.config import store_address
-from apiserver.storage import sentinel
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
+from apiserver.storage.primaries.parts import parts
 
 PAUSE_SECONDS = 1.0
 _FINAL = ("invalid username-password", "Authentication required", "NOPERM", "permissions", "certificate verify failed")
@@ -39,21 +39,22 @@ async def wait(options: StoreOptions, *, seconds: float, tell: Callable[[str], N
 
 
 async def _answers(options: StoreOptions) -> None:
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, "sluice-wait")
-    try:
-        async with asyncio.timeout(options.reply_seconds):
-            await connection.call(pack("PING"))
-    except TimeoutError:
-        raise Rejected(f"no answer from the store within {options.reply_seconds:g} s") from None
-    finally:
-        await connection.close()
+    for part in await parts(options, ()):
+        with part.named():
+            connection = await Connection.open(part.options, "sluice-wait")
+        try:
+            async with asyncio.timeout(options.reply_seconds):
+                await connection.call(pack("PING"))
+        except TimeoutError:
+            raise Rejected(f"no answer from the store within {options.reply_seconds:g} s") from None
+        finally:
+            await connection.close()
 
 
 async def _probable(options: StoreOptions) -> str:
     """Return the probable cause, from a DNS look-up of the store's host."""
     found = store_address.parse(options.url)
-    address = urlsplit(found.url or found.of_sentinel(found.sentinels[0]))
+    address = urlsplit(found.url or found.of_sentinel((found.sentinels or found.cluster)[0]))
     if address.scheme == "unix":
         return ""
     host = address.hostname or "localhost"

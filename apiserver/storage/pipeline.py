@@ -39,6 +39,10 @@ class Rejected(Unavailable):
     """The server refused or was never asked: nothing was executed."""
 
 
+class Redirected(Rejected):
+    """A node of a cluster does not serve the keys now: another one has them, or they are being moved, or the cluster is down."""
+
+
 class Disconnected(StorageError):
     """The connection ended before the answer: what was sent may have been executed, or may still be."""
 
@@ -50,9 +54,10 @@ class Failed(StorageError):
 # Errors that the server returns before it executes anything (valkey-io/valkey `src/server.c`, `src/script.c`).
 _NOT_EXECUTED = (
     "OOM", "NOREPLICAS", "MISCONF", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "NOAUTH", "WRONGPASS", "NOPERM",
-    "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "ERR Function not found", "ERR sl1_batch takes",
+    "CROSSSLOT", "ERR Function not found", "ERR sl1_batch takes",
     "ERR Can not execute a script with write flag", "ERR unknown command", "ERR wrong number of arguments",
 )  # fmt: skip
+_REDIRECTIONS = ("MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ")
 
 
 def packed_words(words: Iterable[str | bytes | int]) -> bytes:
@@ -75,7 +80,7 @@ def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
     except ValueError as error:
         raise ValueError(f"the store's URL {error}") from None
     if not address.url:
-        raise ValueError("the store's URL names sentinels, not a server")
+        raise ValueError("the store's URL names several servers, not one")
     options = access.with_password(options)
     settings: dict[str, Any] = dict(parse_url(address.url))
     kind: type[AbstractConnection] = settings.pop("connection_class", TcpConnection)
@@ -149,6 +154,8 @@ def text(error: Exception) -> str:
 
 def refusal(said: str) -> StorageError:
     """Turn an error reply into an exception."""
+    if said.startswith(_REDIRECTIONS):
+        return Redirected(said)
     return Rejected(said) if said.startswith(_NOT_EXECUTED) else Failed(said)
 
 
@@ -170,6 +177,8 @@ class Connection(asyncio.Protocol):
         self.client_id = 0
         self.broken: asyncio.Future[str] = loop.create_future()
         """Done when the connection is unusable; the result is the reason."""
+        self.redirected: asyncio.Future[str] = loop.create_future()
+        """Done when the server does not serve some keys any more, or not now (`Redirected`); the result is its error."""
         self._wire = wire
         self._loop = loop
         self._replies = hiredis.Reader(replyError=refusal, notEnoughData=_NONE_YET)
@@ -304,6 +313,8 @@ class Connection(asyncio.Protocol):
             if not self._owed:
                 self._break("the connection to the store broke: an answer to nothing")
                 return
+            if isinstance(reply, Redirected) and not self.redirected.done():
+                self.redirected.set_result(str(reply))
             try:
                 self._owed.popleft()[1](reply)
             except Exception:  # other callers wait for answers too

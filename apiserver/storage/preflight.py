@@ -20,6 +20,10 @@ MEMORY_HEADROOM = 0.1
 OLDEST_REDIS = (7, 0)
 OLDEST_VALKEY = (7, 2)
 LOADING = "the store is loading its data"
+NO_CLUSTER = (
+    "this server is no node of a cluster (cluster-enabled no): name it with redis:// (rediss:// with TLS), or its sentinels with "
+    "redis+sentinel://"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +83,24 @@ class Server:
             found.append(f"maxmemory-policy is {self.policy}, which drops objects silently: it must be noeviction")
         if not self.aof and not options.allow_volatile:
             found.append("the append-only file is off, so that a restart loses everything: set appendonly yes")
-        if self.cluster:
-            found.append("cluster mode is on: the store must be a single primary")
         oldest = OLDEST_VALKEY if self.name == "Valkey" else OLDEST_REDIS
         if self.version < oldest:
             have, need = (".".join(map(str, version)) for version in (self.version, oldest))
             found.append(f"{self.name} {have} is too old: {need} or later is needed")
         return found
+
+    def misnamed(self, options: StoreOptions) -> str:
+        """Return why the store's URL does not fit this server, and what to do; empty if it fits."""
+        if self.sentinel:
+            return "this is a sentinel, not a store: name the sentinels with redis+sentinel://HOST:PORT,…/NAME"
+        if self.cluster and not options.cluster:
+            return (
+                "this is a node of a cluster, which holds a part of the store: name some nodes with redis+cluster://HOST:PORT,… "
+                "(rediss+cluster:// with TLS)"
+            )
+        if options.cluster and not self.cluster:
+            return NO_CLUSTER
+        return ""
 
     def warnings(self) -> list[str]:
         """Return what an operator should look after although everything works. Almost full memory must not prevent a restart."""
@@ -140,6 +155,18 @@ def durability_warnings(configuration: list[Any]) -> list[str]:
     return found
 
 
+def coverage_warnings(configuration: list[Any]) -> list[str]:
+    """Return whether the loss of one primary stops a whole cluster, from an answer to COVERAGE."""
+    settings = dict(zip(configuration[::2], configuration[1::2], strict=True))
+    if settings.get(b"cluster-require-full-coverage", b"no") == b"no":
+        return []
+    said = (
+        "cluster-require-full-coverage is on: while one primary and its replicas are down, the cluster serves nothing; set it to no, and "
+        "only the resources of that primary are not served"
+    )
+    return [said]
+
+
 def clock_refusals(offset: float) -> list[str]:
     if abs(offset) < CLOCK_OFFSET_SECONDS:
         return []
@@ -149,7 +176,8 @@ def clock_refusals(offset: float) -> list[str]:
 LIBRARY_LIST = pack("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
 INFO = pack("INFO")
 DURABILITY = pack("CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite")
-"""For administrators: the serving user may not send it."""
+COVERAGE = pack("CONFIG", "GET", "cluster-require-full-coverage")
+"""For administrators: the serving user may not send these two."""
 
 
 @dataclass(slots=True)
@@ -179,8 +207,8 @@ async def survey(connection: Connection, options: StoreOptions, commands: Mappin
     if isinstance(info, StorageError):
         raise info
     server = Server.parse(info)
-    if server.sentinel:
-        raise Rejected("this is a sentinel, not a store: name the sentinels with redis+sentinel://HOST:PORT,…/NAME")
+    if misnamed := server.misnamed(options):
+        raise Rejected(misnamed)
     if server.loading:  # it may have answered the rest after loading
         return Survey(server, {}, [LOADING], {}, 0.0)
     refusals = server.refusals(options)

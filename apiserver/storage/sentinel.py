@@ -153,6 +153,8 @@ class State:
 class Sentinels:
     """The sentinels of one store, its servers as the sentinels know them, and a light connection to each."""
 
+    longest_pause = SEARCH_SECONDS
+
     def __init__(self, options: StoreOptions) -> None:
         self._options = replace(options, durability=durability.of(options), replicas=lambda: self._replicas)
         self._address = address = store_address.parse(options.url)
@@ -172,6 +174,11 @@ class Sentinels:
         """Why the last session ended, if it ended for another primary."""
         self._followed = ""
         """The run_id of the last session's server."""
+
+    @property
+    def where(self) -> str:
+        """The name of the primary, as the sentinels know it."""
+        return self._address.name
 
     async def close(self) -> None:
         for asking in self._asking.values():

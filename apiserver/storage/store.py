@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import random
 import secrets
-from collections.abc import Container, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from apiserver import metrics
@@ -23,11 +23,13 @@ from apiserver.runtime.offload import READ_STORED
 from apiserver.storage import access, pipeline, sentinel
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
+from apiserver.storage.functions import Head
 from apiserver.storage.lineage import Link
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.primaries.connector import Connector
+from apiserver.storage.primaries import cluster
+from apiserver.storage.primaries.connector import Connector, Locator
 from apiserver.storage.replica import Replica
-from apiserver.storage.writes import Write, Writer
+from apiserver.storage.writes import Write
 from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice
 from apiserver.watchcache.errors import Future
 from apiserver.watchcache.hub import Sink, Watcher
@@ -37,6 +39,10 @@ from apiserver.watchcache.scope import Scope
 
 __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
 
+JOIN_SECONDS = 10.0
+"""In a cluster, the longest time that a resource may take to be added: its primary may be down while the others serve."""
+NAMED = 10
+"""The most resources that one line names."""
 PUMP_PAUSE = 0.05
 LOOK_SECONDS = 0.25
 """While a resource that was added is filled: time between two looks whether the store has lost it."""
@@ -46,15 +52,15 @@ _NOTHING_ADOPTED: Mapping[str, AdoptFunc] = MappingProxyType({})
 class Store:
     """One resource."""
 
-    def __init__(self, replica: Replica, *, options: StoreOptions, link: Link, writer: Writer) -> None:
+    def __init__(self, replica: Replica, *, options: StoreOptions, connector: Connector) -> None:
         self.resource = replica.resource
         self._replica = replica
         self._options = options
-        self._link = link
-        self._writer = writer
-        self._writes = writer.writes_of(replica)
+        self._link = connector.link
+        self._writer = connector.writer
+        self._writes = self._writer.writes_of(replica)
         self._fair_queue = FairQueue(urgent=lambda: False)
-        self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
+        self._barrier = Barrier(replica, self._link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
         self._label = metrics.resource_label(self.resource)
         self.show_metrics()
 
@@ -240,23 +246,49 @@ class Stores(Mapping[str, Store]):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
+        self._boot_id = boot_id
+        self._rng = rng
+        self._creatable = creatable
+        self._budget = Budget(options.window_bytes)
+        self._cluster = cluster.of(options)
         self._sentinels = sentinel.of(options)
-        self._connector = Connector(
-            options,
-            self._sentinels,
-            boot_id=boot_id,
-            rng=rng,
-            budget=Budget(options.window_bytes),
-            creatable=creatable,
-        )
-        self._replicas = {
-            name: self._connector.include(name, index, adopt=adopt.get(name)) for name, index in resources.items()
-        }
+        self._common = None if self._cluster is not None else self._connector(self._sentinels)
+        """The connector of all resources; None in a cluster, where each has its own."""
+        self._connectors: dict[str, Connector] = {}
+        self._replicas: dict[str, Replica] = {}
+        for name, index_func in resources.items():
+            connector = self._connectors[name] = self._connector_of(name)
+            self._replicas[name] = connector.include(name, index_func, adopt=adopt.get(name))
         self._stores = {name: self._store(replica) for name, replica in self._replicas.items()}
         self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._libraries: asyncio.Task[None] | None = None
+
+    def _connector_of(self, resource: str) -> Connector:
+        if self._cluster is None:
+            assert self._common is not None
+            return self._common
+        return self._connector(cluster.SlotOwner(self._cluster, resource))
+
+    def _connector(self, locator: Locator | None) -> Connector:
+        return Connector(
+            self._options,
+            locator,
+            boot_id=self._boot_id,
+            rng=self._rng,
+            budget=self._budget,
+            creatable=self._creatable,
+            beside=self._heads,
+        )
+
+    def _heads(self) -> dict[str, Head]:
+        """Return the logs of all present sessions."""
+        return {name: head for each in self._all_connectors() for name, head in each.heads().items()}
+
+    def _all_connectors(self) -> list[Connector]:
+        return [self._common] if self._common is not None else list(self._connectors.values())
 
     def _store(self, replica: Replica) -> Store:
-        return Store(replica, options=self._options, link=self._connector.link, writer=self._connector.writer)
+        return Store(replica, options=self._options, connector=self._connectors[replica.resource])
 
     def __getitem__(self, resource: str) -> Store:
         return self._stores[resource]
@@ -268,7 +300,11 @@ class Stores(Mapping[str, Store]):
         return len(self._stores)
 
     def start(self) -> None:
-        self._connector.start()
+        for connector in self._all_connectors():
+            connector.start()
+        if self._cluster is not None:
+            watch = tasks.supervised(self._cluster.watch_libraries, name="libraries")
+            self._libraries = self._loop.create_task(watch, name="libraries")
         for name, replica in self._replicas.items():
             self._start_pump(name, replica)
 
@@ -286,8 +322,19 @@ class Stores(Mapping[str, Store]):
 
         `creates`: it is created if the store lacks it and holds others. Raises StorageError if it cannot be followed; then it is not.
         """
-        replica = await self._connector.join(name, index_func, adopt=adopt, creates=creates)
-        self._replicas[name] = replica
+        connector = self._connector_of(name)
+        try:
+            if self._cluster is None:
+                replica = await connector.join(name, index_func, adopt=adopt, creates=creates)
+            else:
+                connector.start()
+                async with _at_most(JOIN_SECONDS, connector.link):
+                    replica = await connector.join(name, index_func, adopt=adopt, creates=creates)
+        except BaseException:
+            if self._cluster is not None:
+                await connector.close()
+            raise
+        self._connectors[name], self._replicas[name] = connector, replica
         self._start_pump(name, replica)
         try:
             while not replica.ever_filled:
@@ -314,13 +361,17 @@ class Stores(Mapping[str, Store]):
             replica.meter.hide()
         pump = self._pumps.pop(name)
         pump.cancel()
-        await asyncio.gather(self._connector.leave(name), pump, return_exceptions=True)
+        connector = self._connectors.pop(name)
+        await asyncio.gather(connector.leave(name), pump, return_exceptions=True)
+        if self._cluster is not None:
+            await connector.close()
         for _ in replica.index.clear():
             await asyncio.sleep(0)
 
     async def ready(self) -> None:
         """Wait until all memory was filled once."""
-        await self._connector.filled_once.wait()
+        for connector in self._all_connectors():
+            await connector.filled_once.wait()
 
     def why_not_ready(self) -> str | None:
         return next((why for store in self._stores.values() if (why := store.why_not_ready()) is not None), None)
@@ -330,7 +381,14 @@ class Stores(Mapping[str, Store]):
         return any(store.filling for store in self._stores.values())
 
     def store_state(self) -> str | None:
-        return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)
+        """Return why writes and consistent reads of some resource fail, or None. In a cluster: which primaries, and which resources."""
+        if self._cluster is None:
+            return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)
+        failing: dict[tuple[str, str], list[str]] = {}
+        for name, store in self._stores.items():
+            if (why := store.store_state()) is not None:
+                failing.setdefault((self._connectors[name].where, why), []).append(name)
+        return "; ".join(f"{where}: {why} ({_some(names)})" for (where, why), names in failing.items()) or None
 
     def end_watches(self, *, at_most: int | None = None, of: Container[str] | None = None) -> int:
         """End the oldest watches of each resource cleanly, or all of them. Return how many are left. `of` are the resources, or None."""
@@ -350,19 +408,37 @@ class Stores(Mapping[str, Store]):
     async def close(self) -> None:
         """End everything; writes without a known outcome become OutcomeUnknown."""
         self.end_watches()
-        ended = list(self._pumps.values())
+        ended = [*self._pumps.values(), *([self._libraries] if self._libraries is not None else [])]
         for task in ended:
             task.cancel()
-        await asyncio.gather(self._connector.close(), *ended, return_exceptions=True)
+        closing = [connector.close() for connector in self._all_connectors()]
+        await asyncio.gather(*closing, *ended, return_exceptions=True)
         self._pumps.clear()
-        if self._sentinels is not None:
-            await self._sentinels.close()
+        for servers in (self._sentinels, self._cluster):
+            if servers is not None:
+                await servers.close()
 
     async def forget(self) -> None:
         """Free the memory of closed stores in small steps, while the process goes on."""
         for replica in self._replicas.values():
             for _ in replica.index.clear():
                 await asyncio.sleep(0)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+@contextlib.asynccontextmanager
+async def _at_most(seconds: float, link: Link) -> AsyncIterator[None]:
+    """Limit the time to reach a primary. Raises Unavailable with the link's reason."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise link.missing() from None
 
 
 async def open_stores(
@@ -380,7 +456,7 @@ async def open_stores(
     other releases may have stored. `creatable` are the resources that are created if they are missing from a store that holds others.
     `boot_id` names this process in the log. Raises ValueError when the URL cannot be read.
     """
-    if sentinel.of(options) is None:
+    if sentinel.of(options) is None and cluster.of(options) is None:
         with contextlib.suppress(access.Unusable):  # a file may become usable later
             pipeline.open_wire(options, "sluice")  # reports an invalid URL now
     stores = Stores(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from apiserver.storage import durability, functions, sentinel
 from apiserver.storage.bootstrap import Broken, follow_chain
@@ -13,16 +14,19 @@ from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import (
+    COVERAGE,
     DURABILITY,
     INFO,
     LIBRARY_LIST,
     LOADING,
     Server,
     clock_refusals,
+    coverage_warnings,
     durability_warnings,
     library_refusals,
     survey,
 )
+from apiserver.storage.primaries.parts import Part, parts
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
 
@@ -34,36 +38,62 @@ class InitRefused(Unavailable):
 async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     """Load the function library and create missing resources; keep existing ones. Return one line per step.
 
-    The user needs the right to FUNCTION LOAD. Raises InitRefused, Rejected.
+    In a cluster, each primary gets the library, and each resource is created on the one that holds its slot. Nothing is created unless all
+    primaries have the library. The user needs the right to FUNCTION LOAD. Raises InitRefused, Rejected.
     """
     done, halves = [], []
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, "sluice-init")
-    try:
-        server = Server.parse(await connection.call(INFO))
-        if server.loading:
-            raise Rejected(LOADING)
-        if server.role != "master":
-            raise Rejected(f"the store is a {server.role}, not a primary")
-        if library_refusals(await connection.call(LIBRARY_LIST)):
-            await connection.call(pack("FUNCTION", "LOAD", "REPLACE", functions.CODE))
-            done.append(f"function library {functions.LIBRARY} {functions.code_hash(functions.CODE)}: loaded")
-        commands = {resource: Commands(resource) for resource in resources}
-        present = await survey(connection, options, commands)
-        schema = functions.schema_beside(present.heads.values())
-        for resource, command in commands.items():
-            reply = await connection.call(command.init(server.run_id, secrets.token_hex(8), schema))
-            if reply[0] == b"HALF":
-                halves.append(f"{resource} is half there: of its keys only {', '.join(k.decode() for k in reply[1:])}")
-            else:
-                done.append(f"{resource}: {'created' if reply[0] == b'OK' else 'already there'}")
-        warnings = server.refusals(options) + server.warnings() + await _durability(connection, options)
-        done += [f"warning: {text}" for text in warnings]
-    finally:
-        await connection.close()
+    async with contextlib.AsyncExitStack() as stack:
+        opened, present = list[tuple[Part, Connection, Server]](), dict[str, Head]()
+        for part in await parts(options, resources):
+            with part.named():
+                connection = await Connection.open(part.options, "sluice-init")
+                stack.push_async_callback(connection.close)
+                opened.append((part, connection, await _usable(connection, part.options)))
+        for part, connection, _ in opened:
+            with part.named():
+                if library_refusals(await connection.call(LIBRARY_LIST)):
+                    await connection.call(pack("FUNCTION", "LOAD", "REPLACE", functions.CODE))
+                    loaded = f"function library {functions.LIBRARY} {functions.code_hash(functions.CODE)}: loaded"
+                    done += part.told([loaded])
+                present |= (await survey(connection, part.options, part.commands)).heads
+        schema = functions.schema_beside(present.values())
+        for part, connection, server in opened:
+            with part.named():
+                for resource, command in part.commands.items():
+                    reply = await connection.call(command.init(server.run_id, secrets.token_hex(8), schema))
+                    if reply[0] == b"HALF":
+                        there = ", ".join(key.decode() for key in reply[1:])
+                        halves.append(f"{resource} is half there: of its keys only {there}")
+                    else:
+                        done += part.told([f"{resource}: {'created' if reply[0] == b'OK' else 'already there'}"])
+        for part, connection, server in opened:
+            warnings = server.refusals(part.options) + server.warnings() + await _durability(connection, part.options)
+            done += [f"warning: {text}" for text in part.told(warnings)]
     if halves:
         raise InitRefused("; ".join(halves))
     return done
+
+
+async def _usable(connection: Connection, options: StoreOptions) -> Server:
+    """Return the server that is to be initialised. Raises Rejected if it cannot be."""
+    server = Server.parse(await connection.call(INFO))
+    if misnamed := server.misnamed(options):
+        raise Rejected(misnamed)
+    if server.loading:
+        raise Rejected(LOADING)
+    if server.role != "master":
+        raise Rejected(f"the store is a {server.role}, not a primary")
+    return server
+
+
+@contextlib.asynccontextmanager
+async def _connected(part: Part, name: str) -> AsyncIterator[Connection]:
+    with part.named():
+        connection = await Connection.open(part.options, name)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
 
 async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
@@ -71,27 +101,21 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
 
     Reads all logs from their floors to their ends.
     """
-    commands = {resource: Commands(resource) for resource in resources}
-    dissent = await sentinel.warnings(options)
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, "sluice-check")
-    try:
-        found = await survey(connection, options, commands)
-        warnings = dissent + found.server.warnings() + await _durability(connection, options)
-        warnings += [await _rights(connection), _replicas(found.server, options)]
-        warnings.append(_rounded(found.heads))
-        if not found.refusals:
-            warnings += [
-                await _broken(connection, resource, commands[resource], head) for resource, head in found.heads.items()
-            ]
-    finally:
-        await connection.close()
-    return [
-        *found.refusals,
-        *clock_refusals(found.offset),
-        *found.missing.values(),
-        *(f"warning: {text}" for text in warnings if text),
-    ]
+    faults, warnings = [], await sentinel.warnings(options)
+    for part in await parts(options, resources):
+        async with _connected(part, "sluice-check") as connection:
+            found = await survey(connection, part.options, part.commands)
+            told = found.server.warnings() + await _durability(connection, part.options)
+            told.append(await _rights(connection))
+            told += [_replicas(found.server, part.options), _rounded(found.heads)]
+            if not found.refusals:
+                told += [
+                    await _broken(connection, resource, part.commands[resource], head)
+                    for resource, head in found.heads.items()
+                ]
+        faults += part.told([*found.refusals, *clock_refusals(found.offset), *found.missing.values()])
+        warnings += part.told(filter(None, told))
+    return [*faults, *(f"warning: {text}" for text in warnings)]
 
 
 async def _durability(connection: Connection, options: StoreOptions) -> list[str]:
@@ -99,7 +123,8 @@ async def _durability(connection: Connection, options: StoreOptions) -> list[str
     if options.allow_volatile:
         return []
     try:
-        return durability_warnings(await connection.call(DURABILITY))
+        found = durability_warnings(await connection.call(DURABILITY))
+        return found + (coverage_warnings(await connection.call(COVERAGE)) if options.cluster else [])
     except (Rejected, Failed):
         return []
 
@@ -153,22 +178,20 @@ async def _broken(connection: Connection, resource: str, commands: Commands, hea
 
 
 async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """Describe each resource in one line. Raises Rejected."""
-    commands = {resource: Commands(resource) for resource in resources}
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, "sluice-info")
-    try:
-        found = await survey(connection, options, commands)
-    finally:
-        await connection.close()
-    if found.server.loading:
-        raise Rejected(LOADING)
-    lines = [f"{found.server.name} {'.'.join(map(str, found.server.version))}, {found.server.role}"]
-    need = durability.needed(options)()
-    lines[0] += f", durability {durability.of(options)}, {found.server.in_step} replicas in step ({need} needed)"
-    for resource in commands:
-        head = found.heads.get(resource)
-        lines.append(_described(resource, head) if head else f"{resource}: not there")
+    """Describe each resource in one line, below the server that holds it. Raises Rejected."""
+    lines = []
+    for part in await parts(options, resources):
+        async with _connected(part, "sluice-info") as connection:
+            found = await survey(connection, part.options, part.commands)
+        if found.server.loading:
+            raise Rejected(LOADING)
+        version = ".".join(map(str, found.server.version))
+        confirmed = f"durability {durability.of(part.options)}, {found.server.in_step} replicas in step"
+        need = durability.needed(part.options)()
+        lines += part.told([f"{found.server.name} {version}, {found.server.role}, {confirmed} ({need} needed)"])
+        for resource in part.commands:
+            head = found.heads.get(resource)
+            lines += part.told([_described(resource, head) if head else f"{resource}: not there"])
     return lines
 
 

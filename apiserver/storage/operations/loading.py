@@ -12,13 +12,14 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from apiserver.storage import functions, sentinel
+from apiserver.storage import functions
 from apiserver.storage.bootstrap import CHUNK_BYTES, SCAN_OBJECTS
 from apiserver.storage.functions import BATCH_CHANGES, Commands, Mutation
 from apiserver.storage.lineage import ServerClock
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
 from apiserver.storage.preflight import clock_refusals, survey
+from apiserver.storage.primaries.parts import parts
 from apiserver.storage.writes import BATCH_BYTES
 from apiserver.watchcache.entry import Key
 
@@ -50,9 +51,12 @@ class Held(NamedTuple):
 class Loading:
     """The logs of some resources. Takes a log over when needed."""
 
-    def __init__(self, options: StoreOptions, connection: Connection, commands: Mapping[str, Commands]) -> None:
+    def __init__(
+        self, options: StoreOptions, connections: Mapping[str, Connection], commands: Mapping[str, Commands]
+    ) -> None:
+        """`connections` lead to the primary of each resource."""
         self._options = options
-        self._connection = connection
+        self._connections = connections
         self._commands = commands
         self._clock = ServerClock(asyncio.get_running_loop())
         self._epochs: dict[str, bytes] = {}
@@ -63,23 +67,25 @@ class Loading:
             return []
         keys = self._commands[resource].keys
         rows, values = await asyncio.gather(
-            self._connection.call(pack("HMGET", keys.revisions, *wanted)),
-            self._connection.call(pack("HMGET", keys.objects, *wanted)),
+            self._connections[resource].call(pack("HMGET", keys.revisions, *wanted)),
+            self._connections[resource].call(pack("HMGET", keys.objects, *wanted)),
         )
         return [
             None if row is None or value is None else _held(row, value) for row, value in zip(rows, values, strict=True)
         ]
 
     async def count(self, resource: str) -> int:
-        return functions.head(await self._connection.call(self._commands[resource].head)).objects
+        return functions.head(await self._connections[resource].call(self._commands[resource].head)).objects
 
     async def values(self, resource: str) -> AsyncIterator[list[tuple[Key, bytes]]]:
         """Yield every stored value, some in each step. A value that is written meanwhile may appear in either state, or twice."""
-        head = functions.head(await self._connection.call(self._commands[resource].head))
+        head = functions.head(await self._connections[resource].call(self._commands[resource].head))
         mean = head.size // head.objects if head.objects else 1
         count, cursor = max(1, min(SCAN_OBJECTS, CHUNK_BYTES // (mean + 1))), b"0"
         while True:
-            chunk = functions.scan(await self._connection.call(self._commands[resource].scan(cursor, count=count)))
+            chunk = functions.scan(
+                await self._connections[resource].call(self._commands[resource].scan(cursor, count=count))
+            )
             parts = iter(chunk.rows)
             yield [(Key(name.decode()), value) for name, _, value in zip(parts, parts, parts, strict=True)]
             cursor = chunk.cursor
@@ -104,7 +110,7 @@ class Loading:
         for _ in range(ATTEMPTS):
             epoch = self._epochs.get(resource) or await self._own(resource)
             deadline = b"%d" % (self._clock.now_ms() + int(self._options.deadline_seconds * 1000))
-            reply = await self._connection.call(self._commands[resource].batch(epoch, deadline, changes))
+            reply = await self._connections[resource].call(self._commands[resource].batch(epoch, deadline, changes))
             if reply[0] == b"OK":
                 return [item.key for item, answer in zip(batch, reply[1:], strict=True) if not _stored(answer)]
             functions.found(reply)
@@ -114,10 +120,10 @@ class Loading:
     async def _own(self, resource: str) -> bytes:
         """Return the epoch to write in. Starts a new one when another process has changed the log."""
         command = self._commands[resource]
-        head = functions.head(await self._connection.call(command.head))
+        head = functions.head(await self._connections[resource].call(command.head))
         self._clock.heard(head.now_ms)
         if not head.own:
-            fence = functions.fence(await self._connection.call(command.fence("load", head.epoch)))
+            fence = functions.fence(await self._connections[resource].call(command.fence("load", head.epoch)))
             head = head._replace(epoch=fence.epoch)
         self._epochs[resource] = b"%d" % head.epoch
         return self._epochs[resource]
@@ -126,16 +132,18 @@ class Loading:
 @contextlib.asynccontextmanager
 async def opened(options: StoreOptions, resources: Iterable[str]) -> AsyncIterator[Loading]:
     """Open the store for loading. Raises Rejected for every reason for which a server would not start."""
-    commands = {resource: Commands(resource) for resource in resources}
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, "sluice-load")
-    try:
-        found = await survey(connection, options, commands)
-        if wrong := [*found.refusals, *clock_refusals(found.offset), *found.missing.values()]:
-            raise Rejected("; ".join(wrong))
-        yield Loading(options, connection, commands)
-    finally:
-        await connection.close()
+    connections, commands = dict[str, Connection](), dict[str, Commands]()
+    async with contextlib.AsyncExitStack() as stack:
+        for part in await parts(options, resources):
+            with part.named():
+                connection = await Connection.open(part.options, "sluice-load")
+                stack.push_async_callback(connection.close)
+                found = await survey(connection, part.options, part.commands)
+            if wrong := [*found.refusals, *clock_refusals(found.offset), *found.missing.values()]:
+                raise Rejected("; ".join(part.told(wrong)))
+            connections |= dict.fromkeys(part.resources, connection)
+            commands |= part.commands
+        yield Loading(options, connections, commands)
 
 
 def _batches(page: Iterable[Carried], *, limit: int) -> Iterable[list[Carried]]:

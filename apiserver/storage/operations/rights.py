@@ -12,6 +12,7 @@ _KEY = "{sl:example}"
 SERVING_EXAMPLES = {
     "fcall": f"f 1 {_KEY}", "fcall_ro": f"f 1 {_KEY}", "xread": f"STREAMS {_KEY} 0", "function|list": "", "info": "", "time": "",
     "wait": "1 1000", "ping": "", "auth": "a", "hello": "", "select": "0", "client|id": "", "client|kill": "ID 1", "client|setname": "a",
+    "cluster|slots": "", "cluster|shards": "",
     # Called by the functions alone.
     "xadd": f"{_KEY} * a b", "xrange": f"{_KEY} - +", "xtrim": f"{_KEY} MAXLEN 0", "hget": f"{_KEY} a", "hmget": f"{_KEY} a",
     "hset": f"{_KEY} a b", "hdel": f"{_KEY} a", "hlen": _KEY, "hscan": f"{_KEY} 0", "exists": _KEY,

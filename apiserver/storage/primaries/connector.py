@@ -23,7 +23,7 @@ from typing import Protocol
 from apiserver import metrics
 from apiserver.config.store_address import Node
 from apiserver.runtime import tasks
-from apiserver.storage import bootstrap, functions, lineage, sentinel, upkeep
+from apiserver.storage import bootstrap, functions, lineage, upkeep
 from apiserver.storage.bootstrap import Broken
 from apiserver.storage.functions import Commands, Foreign, Head, Lost
 from apiserver.storage.lineage import Link, Session
@@ -52,6 +52,9 @@ Opening = Callable[[StoreOptions, bool], Awaitable[Session]]
 class Locator(Protocol):
     """Knows where the primary is, among several servers."""
 
+    longest_pause: float
+    """Seconds between two attempts to connect, at most."""
+
     async def open(
         self, commands: Mapping[str, Commands], *, epochs: dict[str, int], opening: Opening
     ) -> tuple[Node, Session]:
@@ -62,6 +65,10 @@ class Locator(Protocol):
 
     def options_of(self, node: Node) -> StoreOptions:
         """Return the options that lead to this server."""
+
+    @property
+    def where(self) -> str:
+        """The primary's name for people; empty if nothing is known."""
 
 
 @dataclass(slots=True)
@@ -86,8 +93,9 @@ class Connector:
         rng: random.Random,
         budget: Budget,
         creatable: Set[str] = frozenset(),
+        beside: Callable[[], Mapping[str, Head]] = dict,
     ) -> None:
-        """`locator` is None if the options name the one server that there is. `creatable`: see `lineage.open_session`."""
+        """`locator` is None if the options name the one server that there is. `creatable`, `beside`: see `lineage.open_session`."""
         self._loop = loop = asyncio.get_running_loop()
         self._options = options
         self._locator = locator
@@ -95,6 +103,7 @@ class Connector:
         self._rng = rng
         self._budget = budget
         self._creatable = creatable
+        self._beside = beside
         self.link = Link(options.fault)
         self.writer = Writer(options, boot_id=boot_id, loop=loop)
         self.filled_once = asyncio.Event()
@@ -127,6 +136,15 @@ class Connector:
         self._tasks.clear()
         self.writer.close()
 
+    def heads(self) -> Mapping[str, Head]:
+        """Return the logs of the present session."""
+        return self.link.session.heads if self.link.session is not None else {}
+
+    @property
+    def where(self) -> str:
+        """The primary's name for people."""
+        return self._locator.where if self._locator is not None else ""
+
     # Resources
 
     def include(self, name: str, index_func: IndexFunc, *, adopt: AdoptFunc | None) -> Replica:
@@ -147,7 +165,9 @@ class Connector:
         """Follow one more resource in the present session, or the next one. Raises what `lineage.join` raises."""
         while (live := self._live) is None:  # noqa: ASYNC110 - a session may begin at any time, and end before this task runs
             await asyncio.sleep(FIRST_BACKOFF)
-        await lineage.join(live.session, name, Commands(name), epochs=self._epochs, creates=creates)
+        await lineage.join(
+            live.session, name, Commands(name), epochs=self._epochs, creates=creates, beside=self._beside()
+        )
         replica = self.include(name, index_func, adopt=adopt)
         if self._live is live:
             self._attach(live, replica)
@@ -193,7 +213,7 @@ class Connector:
             if self._closing.is_set():
                 return
             lasted = 0.0 if opened is None else self._loop.time() - opened
-            longest = self._options.backoff_seconds if self._locator is None else sentinel.SEARCH_SECONDS
+            longest = self._options.backoff_seconds if self._locator is None else self._locator.longest_pause
             pause = next_pause(pause, lasted=lasted, longest=longest)
             await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
 
@@ -218,7 +238,13 @@ class Connector:
 
         def opening(options: StoreOptions, confirmed: bool = False) -> Awaitable[Session]:  # noqa: FBT001, FBT002
             return lineage.open_session(
-                options, commands, epochs=self._epochs, first=first, creatable=self._creatable, confirmed=confirmed
+                options,
+                commands,
+                epochs=self._epochs,
+                first=first,
+                creatable=self._creatable,
+                beside=self._beside(),
+                confirmed=confirmed,
             )
 
         if self._locator is None:

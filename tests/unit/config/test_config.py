@@ -149,14 +149,19 @@ def test_a_pair_for_some_names_needs_two_files_and_a_name_behind_its_colon(tmp_p
 
 def test_error_in_the_store_url_does_not_show_the_password() -> None:
     assert "hunter2" not in "\n".join(mistakes("store", "info", SLUICE_REDIS_URL="http://u:hunter2@host"))
-    for url in ("redis://u:hunter2@host:port", "redis+sentinel://u:hunter2@h,k:x/m", "redis+cluster://u:hunter2@h"):
+    for url in ("redis://u:hunter2@host:port", "redis+sentinel://u:hunter2@h,k:x/m", "redis+cluster://u:hunter2@h:x"):
         assert "hunter2" not in "\n".join(mistakes("store", "info", "--redis-url", url))
 
 
 @pytest.mark.parametrize(
     "url",
     ["redis://h", "rediss://u:p@h:1/2", "unix:///run/valkey.sock?db=0", "valkey://h", "valkeys://u:p@h:1/2"]
-    + [f"{scheme}+sentinel://u:p@h:1,[::1]:2,k/main?db=1" for scheme in ("redis", "rediss", "valkey", "valkeys")],
+    + [f"{scheme}+sentinel://u:p@h:1,[::1]:2,k/main?db=1" for scheme in ("redis", "rediss", "valkey", "valkeys")]
+    + [
+        f"{scheme}+cluster://u:p@h:1,[::1]:2,k{end}"
+        for scheme in ("redis", "valkeys")
+        for end in ("", "/", "/0", "?db=0")
+    ],
 )
 def test_forms_of_a_store_url_are_taken(url: str) -> None:
     assert config.parse(["store", "init", "--redis-url", url], {}).storage.redis_url == url
@@ -179,8 +184,13 @@ def test_forms_of_a_store_url_are_taken(url: str) -> None:
         "redis+sentinel://h,,k/main",
         "redis+sentinel:///main",
         "redis+sentinel://h/main?db=x",
-        "redis+cluster://h,k",
-        "valkeys+cluster://h,k",
+        "redis+cluster://",
+        "redis+cluster://h,,k",
+        "redis+cluster://h:1,k:x",
+        "redis+cluster://h/1",
+        "redis+cluster://h/main",
+        "valkeys+cluster://h?db=1",
+        "unix+cluster:///s",
     ],
 )
 def test_other_store_urls_are_errors(url: str) -> None:

@@ -34,6 +34,13 @@ def test_servers_get_the_user_and_the_database_of_the_url_and_sentinels_do_not()
     assert found.of_sentinel(found.sentinels[1]) == "redis://[::1]:2/"
 
 
+def test_nodes_of_a_cluster_have_the_user_and_the_tls_of_the_url() -> None:
+    found = store_address.parse("valkeys+cluster://u:p%2Fq@h:1,[::1],h:1")
+    assert (found.url, found.sentinels, found.tls) == ("", (), True)
+    assert found.cluster == (Node("h", 1), Node("::1", 6379))
+    assert found.of_store(Node("fd00::1", 7001)) == "rediss://u:p%2Fq@[fd00::1]:7001/"
+
+
 @pytest.mark.parametrize(
     ("scheme", "meant"), [("valkey", "redis"), ("valkeys", "rediss"), ("redis", "redis"), ("rediss", "rediss")]
 )

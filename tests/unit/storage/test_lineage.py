@@ -65,13 +65,21 @@ def test_a_good_server_is_not_refused() -> None:
     assert GOOD.warnings() == []
 
 
+def test_server_that_the_url_does_not_fit_is_named_with_the_right_url() -> None:
+    in_cluster, sentinel = dataclasses.replace(GOOD, cluster=True), dataclasses.replace(GOOD, sentinel=True)
+    of_cluster = dataclasses.replace(OPTIONS, cluster=True)
+    assert GOOD.misnamed(OPTIONS) == in_cluster.misnamed(of_cluster) == ""
+    assert "redis+cluster://" in in_cluster.misnamed(OPTIONS)
+    assert "redis://" in GOOD.misnamed(of_cluster)
+    assert "redis+sentinel://" in sentinel.misnamed(OPTIONS)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"role": "slave"}, "not a primary"),
         ({"policy": "volatile-lru"}, "volatile-lru"),
         ({"aof": False}, "append-only"),
-        ({"cluster": True}, "cluster"),
         ({"version": (7, 1)}, "too old"),
         ({"name": "Redis", "version": (6, 2, 9)}, "too old"),
     ],

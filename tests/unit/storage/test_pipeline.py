@@ -19,7 +19,7 @@ import uvloop
 from apiserver.serving import pki
 from apiserver.storage import pipeline
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.pipeline import Connection, Disconnected, Failed, Rejected, pack
+from apiserver.storage.pipeline import Connection, Disconnected, Failed, Redirected, Rejected, pack
 from tests.fixtures.proxy import Proxy
 from tests.fixtures.valkey import Server, eventually, patient
 
@@ -86,8 +86,6 @@ async def test_an_error_belongs_to_its_command_alone(connection: Connection) -> 
         "BUSY Valkey is busy running a script.",
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         "NOPERM User u has no permissions to run the 'fcall' command",
-        "CLUSTERDOWN The cluster is down",
-        "MOVED 1234 10.0.0.1:6379",
         "ERR Function not found",
     ],
 )
@@ -95,6 +93,22 @@ async def test_errors_from_before_the_execution_say_that_nothing_was_executed(te
     found = pipeline.refusal(text)
     assert isinstance(found, Rejected)
     assert isinstance(found, Unavailable)
+    assert str(found) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MOVED 1234 10.0.0.1:6379",
+        "ASK 1234 10.0.0.1:6379",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN The cluster is down",
+    ],
+)
+async def test_redirection_says_that_nothing_was_executed(text: str) -> None:
+    found = pipeline.refusal(text)
+    assert isinstance(found, Redirected)
+    assert isinstance(found, Rejected)
     assert str(found) == text
 
 
