@@ -5,7 +5,8 @@ connection, returns how many replicas have them. It knows only what its own conn
 
     primary   acknowledge what the primary has on disk
     replica   one replica too: nothing acknowledged is lost with the primary
-    all       every replica that the sentinels or the cluster know: nothing acknowledged is lost in any failover, and writes stop while one is missing
+    all       every replica that the sentinels or the cluster know: nothing acknowledged is lost in any failover, and writes stop while one
+              is missing
 """
 
 from __future__ import annotations

@@ -30,13 +30,13 @@ class StoreOptions:
     fault: Callable[[], Unavailable | None] = lambda: None
     """Why the server does not run, if this process runs it itself."""
     cluster: bool = False
-    """The URL is that of one node of a cluster, which a URL of the cluster has led to."""
+    """The URL of a cluster has led to the servers: each must be a node of one."""
     durability: str = ""
     """The servers that must have a write before it is acknowledged (`durability.py`); empty: `replica` with sentinels and in a cluster,
     else `primary`.
     """
     replicas: Callable[[], int] = lambda: 0
-    """How many replicas belong to the server of `url`, working or not. Sentinels know that."""
+    """How many replicas belong to the server of `url`, working or not. Sentinels and clusters know that."""
     allow_volatile: bool = False
     """Accept a server without append-only file."""
 

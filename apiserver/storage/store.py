@@ -14,6 +14,7 @@ import contextlib
 import random
 import secrets
 from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from types import MappingProxyType
 
 from apiserver import metrics
@@ -245,13 +246,13 @@ class Stores(Mapping[str, Store]):
         creatable: Set[str] = frozenset(),
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._options = options
         self._boot_id = boot_id
         self._rng = rng
         self._creatable = creatable
         self._budget = Budget(options.window_bytes)
         self._cluster = cluster.of(options)
         self._sentinels = sentinel.of(options)
+        self._options = replace(options, cluster=self._cluster is not None)
         self._common = None if self._cluster is not None else self._connector(self._sentinels)
         """The connector of all resources; None in a cluster, where each has its own."""
         self._connectors: dict[str, Connector] = {}

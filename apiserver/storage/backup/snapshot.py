@@ -25,6 +25,7 @@ from apiserver.storage.functions import Commands, Head
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import INFO, LOADING, Server
+from apiserver.storage.primaries import cluster
 from apiserver.watchcache import entry, keys
 
 PREFIX, SUFFIX = "{sl:", "}:m"
@@ -67,13 +68,15 @@ def _uid_beside_surrogates(line: bytes) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(options: StoreOptions, name: str) -> AsyncIterator[tuple[Connection, Server]]:
-    """Open a connection to the present primary, and describe its server. Raises Rejected."""
+    """Open a connection to the present primary, and describe its server. Raises Rejected, also for a cluster."""
+    if cluster.of(options) is not None:
+        raise Rejected("a cluster cannot be backed up or restored: use `sluice store export` and `sluice store import`")
     options = await sentinel.located(options)
     connection = await Connection.open(options, name)
     try:
         server = Server.parse(await connection.call(INFO))
-        if server.sentinel or server.loading:
-            raise Rejected(LOADING if server.loading else "this is a sentinel, not a store")
+        if wrong := server.misnamed(options) or (server.loading and LOADING):
+            raise Rejected(wrong)
         yield connection, server
     finally:
         await connection.close()

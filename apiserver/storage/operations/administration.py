@@ -97,25 +97,37 @@ async def _connected(part: Part, name: str) -> AsyncIterator[Connection]:
 
 
 async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """Return every reason why `sluice serve` would refuse this store, and every warning. Raises Rejected.
+    """Return every reason why `sluice serve` would refuse this store, and every warning. Raises Rejected; for a node of a cluster that is
+    one of the reasons.
 
     Reads all logs from their floors to their ends.
     """
     faults, warnings = [], await sentinel.warnings(options)
     for part in await parts(options, resources):
-        async with _connected(part, "sluice-check") as connection:
-            found = await survey(connection, part.options, part.commands)
-            told = found.server.warnings() + await _durability(connection, part.options)
-            told.append(await _rights(connection))
-            told += [_replicas(found.server, part.options), _rounded(found.heads)]
-            if not found.refusals:
-                told += [
-                    await _broken(connection, resource, part.commands[resource], head)
-                    for resource, head in found.heads.items()
-                ]
-        faults += part.told([*found.refusals, *clock_refusals(found.offset), *found.missing.values()])
-        warnings += part.told(filter(None, told))
+        try:
+            wrong, told = await _checked(part)
+        except Rejected as rejected:
+            if not part.where:
+                raise
+            faults.append(str(rejected))
+        else:
+            faults += part.told(wrong)
+            warnings += part.told(filter(None, told))
     return [*faults, *(f"warning: {text}" for text in warnings)]
+
+
+async def _checked(part: Part) -> tuple[list[str], list[str]]:
+    """Return the reasons to refuse a primary, and the warnings; some of these are empty."""
+    async with _connected(part, "sluice-check") as connection:
+        found = await survey(connection, part.options, part.commands)
+        told = found.server.warnings() + await _durability(connection, part.options)
+        told += [await _rights(connection), _replicas(found.server, part.options), _rounded(found.heads)]
+        if not found.refusals:
+            told += [
+                await _broken(connection, resource, part.commands[resource], head)
+                for resource, head in found.heads.items()
+            ]
+    return [*found.refusals, *clock_refusals(found.offset), *found.missing.values()], told
 
 
 async def _durability(connection: Connection, options: StoreOptions) -> list[str]:
@@ -179,7 +191,7 @@ async def _broken(connection: Connection, resource: str, commands: Commands, hea
 
 async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     """Describe each resource in one line, below the server that holds it. Raises Rejected."""
-    lines = []
+    lines: list[str] = []
     for part in await parts(options, resources):
         async with _connected(part, "sluice-info") as connection:
             found = await survey(connection, part.options, part.commands)

@@ -125,9 +125,9 @@ class Cluster:
 
     # The owners
 
-    async def learn(self) -> None:
-        """Ask all nodes who owns which slots. Raises Rejected if none answers."""
-        if self._views and asyncio.get_running_loop().time() - self._learnt < FRESH_SECONDS:
+    async def learn(self, *, fresh: float = FRESH_SECONDS) -> None:
+        """Ask all nodes who owns which slots, unless they have answered within `fresh` seconds. Raises Rejected if none answers."""
+        if self._views and asyncio.get_running_loop().time() - self._learnt < fresh:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.get_running_loop().create_task(self._learn(), name="cluster")
@@ -316,7 +316,7 @@ class SlotOwner:
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             try:
-                await self._cluster.learn()
+                await self._cluster.learn(fresh=FOLLOW_SECONDS)
             except Rejected:
                 continue  # the session itself shows whether its server works
             if (other := self._cluster.left(self.slot, node)) is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from apiserver import metrics
 from apiserver.config.store_address import Node
 from apiserver.storage import patience
 from apiserver.storage.bootstrap import follow_chain
@@ -21,6 +22,7 @@ from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.storage.primaries import cluster as clusters
 from apiserver.storage.primaries.cluster import View
 from apiserver.storage.store import Store, Stores, Write
+from apiserver.storage.upkeep import Upkeep
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.clusters import Cluster, Member, resources_of, slot_of_resource
@@ -159,9 +161,9 @@ async def fences(cluster: Cluster, resource: str) -> int:
     return [fields[3] for _, fields in entries].count(b"9") - 1
 
 
-async def two_servers(cluster: Cluster, opening: Open, *resources: str) -> tuple[Stores, Stores]:
+async def two_servers(cluster: Cluster, opening: Open, *resources: str, **options: Any) -> tuple[Stores, Stores]:
     await administration.init(patient(cluster.url), resources)
-    return await opening(cluster.url, *resources), await opening(cluster.url, *resources)
+    return await opening(cluster.url, *resources, **options), await opening(cluster.url, *resources, **options)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- routes
@@ -219,6 +221,35 @@ async def test_slot_that_moves_without_traffic_is_followed(cluster: Cluster, ope
     revision = await created(stores[resource], "b")
     await eventually(lambda: [event.revision for event in ear.events] == [revision])
     assert watch.wake is None
+
+
+async def test_session_outlives_the_checks_of_its_server(
+    cluster: Cluster, opening: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The checks of the server, of memory against the store, and of the slot's owner."""
+    monkeypatch.setattr(clusters, "FOLLOW_SECONDS", 0.02)
+    resource = one_on_each()[0]
+    [stores, _] = await two_servers(cluster, opening, resource, monitor_seconds=0.05, check_seconds=0.05)
+    done = metrics.CONSISTENCY_CHECKS.labels(metrics.resource_label(resource), "success")
+    monitored = count_calls(monkeypatch, Upkeep, "monitor")
+    followed = count_calls(monkeypatch, clusters.Cluster, "left")
+    await create(stores[resource], "a")
+    before = done.value
+    await eventually(lambda: len(monitored) >= 3 and len(followed) >= 3 and done.value >= before + 2)
+    assert stores.store_state() is None
+    assert "store not available" not in caplog.text
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[None]:
+    """A list that grows with every call of a method."""
+    calls, method = list[None](), getattr(owner, name)
+
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(None)
+        return method(*args, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
 
 
 async def test_resource_is_added_and_removed_while_others_go_on(cluster: Cluster, opening: Open) -> None:
@@ -287,8 +318,8 @@ async def test_primary_that_is_down_takes_only_its_own_resources_along(own_clust
     for resource in (resources[0], resources[2]):
         assert await second[resource].barrier() == before[resource]
         await create(first[resource], "meanwhile")
-    with pytest.raises(Rejected, match=f"127.0.0.1:{down.port}: no connection"):
-        await administration.check(patient(own_cluster.url), resources)
+    [fault] = await administration.check(patient(own_cluster.url), resources)
+    assert fault.startswith(f"127.0.0.1:{down.port}: no connection")
     await asyncio.to_thread(down.start)
     revision = await created(first[gone], "after")
     await eventually(lambda: [event.revision for event in ear.events] == [revision])
