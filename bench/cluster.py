@@ -1,0 +1,121 @@
+"""`python -m bench.cluster`: creates on one server and on three primaries, with one to three kinds busy.
+
+Each busy kind has a process of its own, with 16 writers through the store's interface, without HTTP. In the cluster each kind lies on
+another primary. CPU is that of the processes, from the kernel. Every node syncs each commit to disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from apiserver.storage.operations import administration
+from apiserver.storage.store import StoreOptions, Write, open_stores
+from apiserver.watchcache.entry import Key, Revision
+from bench import accounting
+from bench.store import slice_value
+from tests.fixtures.clusters import Cluster, resources_of
+from tests.fixtures.sentinels import free_port
+from tests.fixtures.valkey import PASSWORD, Server, index_func
+
+WRITERS = 16
+KINDS = [resources_of(*Cluster.share(number), names="bench.example.com")[0] for number in range(3)]
+
+
+async def _write(url: str, resource: str, seconds: float) -> None:
+    """Create objects for some seconds, and print how many, with this process's CPU. The parent's line on stdin starts it."""
+    stores = await open_stores(StoreOptions(url=url), {resource: index_func})
+    await stores.ready()
+    store, run = stores[resource], time.time_ns()
+    print(flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    numbers, until, began = itertools.count(), time.monotonic() + seconds, time.process_time()
+
+    async def writer() -> None:
+        while time.monotonic() < until:
+            number = next(numbers)
+            name = f"o{run}-{number}"
+            await store.commit(Write(Key(name), slice_value(name, number), Revision(0), name), dry_run=False)
+
+    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+    print(json.dumps([next(numbers), time.process_time() - began]))
+    await stores.close()
+
+
+def _measure(label: str, url: str, servers: Sequence[int], *, busy: int, seconds: float) -> None:
+    """Run the writers of some kinds, and print what they and the servers needed."""
+    words = [sys.executable, "-m", "bench.cluster", "--url", url, "--seconds", str(seconds), "--resource"]
+    writers = [
+        subprocess.Popen([*words, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for kind in KINDS[:busy]
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+    before, began = [accounting.cpu_seconds([pid]) for pid in servers], time.perf_counter()
+    told = _together(writers)
+    wall = time.perf_counter() - began
+    used = [accounting.cpu_seconds([pid]) - start for pid, start in zip(servers, before, strict=True)]
+    count = sum(done for done, _ in told)
+    print(
+        f"{label:12} {busy} busy {count / wall:8.0f} writes/s  client {1e6 * sum(cpu for _, cpu in told) / count:6.1f} µs  "
+        f"servers {1e6 * sum(used) / count:6.1f} µs a write  busiest server {max(used) / wall:6.1%} of a core, "
+        f"{count / max(used):7.0f} writes per second of its CPU",
+        flush=True,
+    )
+
+
+def _together(writers: Sequence[subprocess.Popen[str]]) -> list[list[float]]:
+    """Let all writers begin, and return what they print."""
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    return [json.loads(writer.communicate()[0]) for writer in writers]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--resource", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.url:
+        uvloop.run(_write(given.url, given.resource, given.seconds))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        one = Server(Path(folder, "one"), port=str(free_port()), bind="127.0.0.1")
+        cluster = Cluster(Path(folder, "cluster"))
+        try:
+            one.start()
+            cluster.start()
+            plain = f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{one.settings['port']}"
+            for url in (plain, cluster.url):
+                asyncio.run(_init(url))
+            nodes = [member.process.pid for member in cluster.members if member.process is not None]
+            assert one.process is not None
+            for _, busy in itertools.product(range(given.rounds), (1, 2, 3)):
+                _measure("one server", plain, [one.process.pid], busy=busy, seconds=given.seconds)
+                _measure("3 primaries", cluster.url, nodes, busy=busy, seconds=given.seconds)
+        finally:
+            one.stop()
+            cluster.stop()
+
+
+async def _init(url: str) -> None:
+    await administration.init(StoreOptions(url=url), KINDS)
+
+
+if __name__ == "__main__":
+    main()
