@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from tests.fixtures import steps
 from tests.fixtures.authorities import SERVER, Holder, issue
 from tests.fixtures.processes import Process, free_port
-from tests.fixtures.valkey import Server
+from tests.fixtures.valkey import Addressed
 
 GROUP = "resource.sluice.dev"
 AS_ADMIN = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
@@ -126,7 +126,7 @@ class Replica:
 
 @contextlib.contextmanager
 def pair(
-    folder: pathlib.Path, store: Server, flags: Sequence[Sequence[str]]
+    folder: pathlib.Path, store: Addressed, flags: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Authorities, list[Replica]]]:
     """Both are ready, each with flags of its own. The store has to be installed."""
     authorities = Authorities(folder / "pair")

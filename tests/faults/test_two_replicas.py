@@ -21,7 +21,7 @@ from tests.faults.load import COLORS, FORMS, NAMESPACES, SELECTIONS, Clients, Re
 from tests.faults.pair import GROUP, Replica, pair
 from tests.faults.seen import Selection
 from tests.faults.writing import APPLY, Writer, check_writes
-from tests.fixtures.valkey import Server, install
+from tests.fixtures.valkey import Addressed, Server, install
 
 PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 KINDS = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
@@ -132,7 +132,7 @@ class Scenario:
 
 @contextlib.asynccontextmanager
 async def scenario(
-    folder: pathlib.Path, store: Server, *, flags: Sequence[Sequence[str]], seed: int, **load: Any
+    folder: pathlib.Path, store: Addressed, *, flags: Sequence[Sequence[str]], seed: int, **load: Any
 ) -> AsyncIterator[tuple[Scenario, list[Replica]]]:
     """A running one. `flags` are those of each replica."""
     await install(store, *KINDS)

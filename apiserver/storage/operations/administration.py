@@ -121,7 +121,7 @@ async def _checked(part: Part) -> tuple[list[str], list[str]]:
     async with _connected(part, "sluice-check") as connection:
         found = await survey(connection, part.options, part.commands)
         told = found.server.warnings() + await _durability(connection, part.options)
-        told += [await _rights(connection), _replicas(found.server, part.options), _rounded(found.heads)]
+        told += [await _rights(connection, part.options), _replicas(found.server, part.options), _rounded(found.heads)]
         if not found.refusals:
             told += [
                 await _broken(connection, resource, part.commands[resource], head)
@@ -157,13 +157,13 @@ def _rounded(heads: Mapping[str, Head]) -> str:
     )
 
 
-async def _rights(connection: Connection) -> str:
+async def _rights(connection: Connection, options: StoreOptions) -> str:
     """Name the commands that the serving user lacks. Empty if that user does not exist or this user may not ask."""
     user, lacking = rights.SERVING_USER, []
     try:
         if await connection.call(pack("ACL", "GETUSER", user)) is None:
             return ""
-        for name, arguments in rights.SERVING_EXAMPLES.items():
+        for name, arguments in rights.examples(cluster=options.cluster).items():
             if await connection.call(pack("ACL", "DRYRUN", user, *name.split("|"), *arguments.split())) != b"OK":
                 lacking.append(name)
     except (Rejected, Failed):

@@ -34,6 +34,11 @@ BACKUP_EXAMPLES = {
 BACKUP = " ".join(("resetkeys", "resetchannels", "-@all", "%R~{sl:*", *(f"+{name}" for name in BACKUP_EXAMPLES)))
 
 
+def examples(*, cluster: bool) -> dict[str, str]:
+    """Return the commands that serving needs, with arguments. A store that is no cluster needs none of the cluster's."""
+    return {name: text for name, text in SERVING_EXAMPLES.items() if cluster or not name.startswith("cluster|")}
+
+
 def user_line(password: str) -> str:
     """Return the line of valkey.conf that creates the serving user."""
     return f"user {SERVING_USER} on >{password} {SERVING}"
