@@ -478,7 +478,7 @@ STORE_WRITABLE = Gauge(
 STORE_PRIMARY = Gauge("sluice_store_primary_info", "1 for each primary that is used now.", "address", "run_id")
 STORE_FAILOVERS = Counter(
     "sluice_store_failovers_total",
-    "Times that another primary was followed by reason (sentinels, epoch, disconnected).",
+    "Times that another primary was followed by reason (sentinels, epoch, disconnected, cluster).",
     "reason",
 )
 STORE_SENTINELS = Gauge("sluice_store_sentinels", "Sentinels by state (reachable, unreachable).", "state")

@@ -34,7 +34,7 @@ KINDS = [resources_of(*Cluster.share(number), names="bench.example.com")[0] for 
 
 async def _write(url: str, resource: str, seconds: float) -> None:
     """Create objects for some seconds, and print how many, with this process's CPU. The parent's line on stdin starts it."""
-    stores = await open_stores(StoreOptions(url=url), {resource: index_func})
+    stores = await open_stores(StoreOptions(url=url, durability="primary"), {resource: index_func})
     await stores.ready()
     store, run = stores[resource], time.time_ns()
     print(flush=True)

@@ -465,7 +465,7 @@ class Storage:
         text="key of that certificate", value="FILE")
     durability: str = flag("store-durability", (SERVE, STORE), _durability, "",
         text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
-        "the sentinels know (default: replica with sentinels, else primary)", value="primary|replica|all")
+        "the sentinels or the cluster know (default: replica with these, else primary)", value="primary|replica|all")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
     object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), _object_bytes, str(LEAST_OBJECT_BYTES),
@@ -806,8 +806,10 @@ def _contradictions(v: flags.Values, environ: Mapping[str, str]) -> Iterator[str
             yield f"--{name}: --standalone asks no cluster"
     elif not kubeconfigs and not all(environ.get(name) for name in IN_POD):
         yield "outside a pod --authentication-kubeconfig or --authorization-kubeconfig is required (--standalone does without a cluster)"
-    if v.get("store-durability") == "all" and (url := v.get("redis-url")) and not store_address.parse(url).sentinels:
-        yield "--store-durability=all: one server does not tell how many replicas there are; name its sentinels in --redis-url"
+    if v.get("store-durability") == "all" and (url := v.get("redis-url")):
+        address = store_address.parse(url)
+        if not address.sentinels and not address.cluster:
+            yield "--store-durability=all: one server does not tell how many replicas there are; name its sentinels in --redis-url"
     uid_headers = v.get("requestheader-uid-headers")
     if uid_headers and "x-remote-uid" not in uid_headers:
         yield "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"

@@ -27,7 +27,10 @@ async def test_clients_of_a_cluster_see_one_history_while_slots_move_and_a_prima
     tmp_path: pathlib.Path, cluster: Cluster
 ) -> None:
     load = {"objects": 80, "watching": 12, "chunk": 50, "pause": 0.02}
-    async with scenario(tmp_path, cluster, flags=[[], []], seed=SEED, **load) as (running, _):
+    async with scenario(tmp_path, cluster, flags=[["--store-durability=primary"]] * 2, seed=SEED, **load) as (
+        running,
+        _,
+    ):
         await running.written(50)
         for target in (cluster.members[0], cluster.members[1]):
             await asyncio.to_thread(cluster.move, [CLAIMS], target)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeGuard
 
+from apiserver import metrics
 from apiserver.config import store_address
 from apiserver.config.store_address import Node
 from apiserver.storage import durability
@@ -279,6 +280,8 @@ class SlotOwner:
         self.slot = slot_of(resource)
         self._probe = Commands(resource).head
         self._last: Node | None = None
+        self._followed = ""
+        """The run_id of the process that the last session was opened with."""
 
     @property
     def where(self) -> str:
@@ -304,7 +307,11 @@ class SlotOwner:
             raise
         except StorageError:
             pass  # the session has more patience, and says more
-        return node, await opening(self._cluster.options_of(node), False)  # noqa: FBT003
+        session = await opening(self._cluster.options_of(node), False)  # noqa: FBT003
+        if self._followed not in ("", session.run_id):
+            metrics.STORE_FAILOVERS.labels("cluster").inc()
+        self._followed = session.run_id
+        return node, session
 
     async def follow(
         self,

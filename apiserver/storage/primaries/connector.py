@@ -272,7 +272,10 @@ class Connector:
 
     def _down(self, reason: str) -> None:
         if reason != STOPPING and (self.link.session is not None or self.link.reason != reason):
-            logger.warning("store not available", extra={"reason": reason})
+            about = {"reason": reason}
+            if self._locator is not None:
+                about |= {"server": self.where, "resources": ", ".join(self._replicas)}
+            logger.warning("store not available", extra=about)
         self.link.session, self.link.reason = None, reason
 
     async def _use(self, session: Session) -> str:

@@ -18,6 +18,7 @@ from apiserver.storage.errors import OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Commands, Lost, head
 from apiserver.storage.operations import administration, loading, rights
 from apiserver.storage.operations.loading import Carried
+from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.storage.primaries import cluster as clusters
 from apiserver.storage.primaries.cluster import View
@@ -26,7 +27,7 @@ from apiserver.storage.upkeep import Upkeep
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.clusters import Cluster, Member, resources_of, slot_of_resource
-from tests.fixtures.sentinels import free_port
+from tests.fixtures.sentinels import free_port, until
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, index_func, patient, value
 from tests.unit.storage.test_store import Ear
 
@@ -65,6 +66,11 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made.start()
     yield made
     made.stop()
+
+
+def alone(url: str, **options: Any) -> StoreOptions:
+    """The options for primaries without replicas, of which none can confirm a write."""
+    return patient(url, durability="primary", **options)
 
 
 def one_on_each() -> list[str]:
@@ -162,7 +168,9 @@ async def fences(cluster: Cluster, resource: str) -> int:
 
 
 async def two_servers(cluster: Cluster, opening: Open, *resources: str, **options: Any) -> tuple[Stores, Stores]:
-    await administration.init(patient(cluster.url), resources)
+    await administration.init(alone(cluster.url), resources)
+    if len(cluster.members) == 3:
+        options["durability"] = "primary"
     return await opening(cluster.url, *resources, **options), await opening(cluster.url, *resources, **options)
 
 
@@ -213,6 +221,7 @@ async def test_moved_slot_loses_nothing_and_starts_one_epoch(cluster: Cluster, o
 async def test_slot_that_moves_without_traffic_is_followed(cluster: Cluster, opening: Open) -> None:
     resource = one_on_each()[0]
     [stores, _] = await two_servers(cluster, opening, resource)
+    followed = metrics.STORE_FAILOVERS.labels("cluster").value
     before = await create(stores[resource], "a")
     watch = stores[resource].watch(after=before, scope=Scope(), sink=(ear := Ear()))
     assert watch.join()
@@ -221,6 +230,7 @@ async def test_slot_that_moves_without_traffic_is_followed(cluster: Cluster, ope
     revision = await created(stores[resource], "b")
     await eventually(lambda: [event.revision for event in ear.events] == [revision])
     assert watch.wake is None
+    assert metrics.STORE_FAILOVERS.labels("cluster").value >= followed + 1
 
 
 async def test_session_outlives_the_checks_of_its_server(
@@ -254,8 +264,8 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list
 
 async def test_resource_is_added_and_removed_while_others_go_on(cluster: Cluster, opening: Open) -> None:
     served, missing, present = one_on_each()
-    await administration.init(patient(cluster.url), [served, present])
-    stores = await opening(cluster.url, served)
+    await administration.init(alone(cluster.url), [served, present])
+    stores = await opening(cluster.url, served, durability="primary")
     await stores.add(present, index_func)
     with pytest.raises(Lost):
         await stores.add(missing, index_func)
@@ -271,25 +281,25 @@ async def test_resource_is_added_and_removed_while_others_go_on(cluster: Cluster
 
 async def test_creatable_resource_is_created_beside_those_of_other_primaries(cluster: Cluster, opening: Open) -> None:
     there, new, _ = one_on_each()
-    await administration.init(patient(cluster.url), [there])
-    stores = await opening(cluster.url, there, new, creatable={new})
+    await administration.init(alone(cluster.url), [there])
+    stores = await opening(cluster.url, there, new, creatable={new}, durability="primary")
     await create(stores[new], "a")
 
 
 async def test_serving_user_may_do_all_that_a_cluster_needs(cluster: Cluster, opening: Open) -> None:
     resource = one_on_each()[0]
-    await administration.init(patient(cluster.url), [resource])
+    await administration.init(alone(cluster.url), [resource])
     for member in cluster.members:
         member("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
     url = cluster.url.replace(f"//:{PASSWORD.replace(' ', '%20')}@", f"//{rights.SERVING_USER}:pw@")
-    store = (await opening(url, resource))[resource]
+    store = (await opening(url, resource, durability="primary"))[resource]
     await create(store, "a")
     await asyncio.to_thread(cluster.move, [slot_of_resource(resource)], cluster.members[1])
     await created(store, "b")
     for member in cluster.members:
         assert b"errorstat_NOPERM" not in member("INFO", "errorstats")
-    assert await administration.check(patient(url), [resource]) == []
-    assert await administration.check(patient(cluster.url), [resource]) == []
+    assert await administration.check(alone(url), [resource]) == []
+    assert await administration.check(alone(cluster.url), [resource]) == []
 
 
 # ---------------------------------------------------------------------------------------------------------------------- faults
@@ -318,7 +328,7 @@ async def test_primary_that_is_down_takes_only_its_own_resources_along(own_clust
     for resource in (resources[0], resources[2]):
         assert await second[resource].barrier() == before[resource]
         await create(first[resource], "meanwhile")
-    [fault] = await administration.check(patient(own_cluster.url), resources)
+    [fault] = await administration.check(alone(own_cluster.url), resources)
     assert fault.startswith(f"127.0.0.1:{down.port}: no connection")
     await asyncio.to_thread(down.start)
     revision = await created(first[gone], "after")
@@ -327,13 +337,48 @@ async def test_primary_that_is_down_takes_only_its_own_resources_along(own_clust
     await eventually(lambda: first.store_state() is second.store_state() is None)
 
 
+async def test_cluster_that_is_down_as_a_whole_is_waited_for(own_cluster: Cluster, opening: Open) -> None:
+    """With full coverage the nodes answer CLUSTERDOWN while one of them is down."""
+    resources = one_on_each()
+    first, _ = await two_servers(own_cluster, opening, *resources)
+    for member in own_cluster.members:
+        member("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    before = await create(first[resources[0]], "a")
+    own_cluster.members[1].kill()
+    await eventually(lambda: "CLUSTERDOWN" in (first.store_state() or ""))
+    for resource in resources:
+        with pytest.raises(Unavailable):
+            await create(first[resource], "refused")
+    assert [entry.key for entry in first[resources[0]].view().scan()] == ["a"]
+    await asyncio.to_thread(own_cluster.members[1].start)
+    for resource in resources:
+        await created(first[resource], "b")
+    assert [entry.key for entry in first[resources[0]].view_at(before).scan()] == ["a"]
+
+
+async def test_durability_of_all_counts_replicas_that_have_failed(replicated: Cluster, opening: Open) -> None:
+    resources = one_on_each()
+    await administration.init(patient(replicated.url), resources)
+    stores = await opening(replicated.url, *resources, durability="all", monitor_seconds=0.1)
+    await create(stores[resources[0]], "a")
+    replica = replicated.members[3]
+    replica.kill()
+    await asyncio.to_thread(until, lambda: b"fail" in replicated.members[0]("CLUSTER", "NODES"))
+    await eventually(lambda: "replicas in step" in (stores.store_state() or ""))
+    await create(stores[resources[1]], "a")
+    with pytest.raises(Unavailable):
+        await create(stores[resources[0]], "refused")
+    await asyncio.to_thread(replica.start)
+    await created(stores[resources[0]], "again")
+
+
 async def test_resource_of_a_primary_that_is_down_is_not_waited_for(
     own_cluster: Cluster, opening: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("apiserver.storage.store.JOIN_SECONDS", 0.2)
     served, gone, _ = one_on_each()
-    await administration.init(patient(own_cluster.url), [served, gone])
-    stores = await opening(own_cluster.url, served)
+    await administration.init(alone(own_cluster.url), [served, gone])
+    stores = await opening(own_cluster.url, served, durability="primary")
     own_cluster.members[1].kill()
     with pytest.raises(Unavailable, match="no connection"):
         await stores.add(gone, index_func)
@@ -353,14 +398,14 @@ async def test_new_primary_without_library_is_named_until_it_has_it(
     assert named.__dict__["node"] == f"127.0.0.1:{new.port}"
     assert "sluice store init" in named.__dict__["reason"]
     assert stores.store_state() is None  # nothing lies there yet
-    [line] = await administration.check(patient(own_cluster.url), [resource, other])
+    [line] = await administration.check(alone(own_cluster.url), [resource, other])
     assert line.startswith(f"127.0.0.1:{new.port}: the function library is not loaded")
 
     await asyncio.to_thread(own_cluster.move, [slot_of_resource(resource)], new)
     await eventually(lambda: "the function library is not loaded" in (stores.store_state() or ""))
     assert (stores.store_state() or "").startswith(f"127.0.0.1:{new.port}: ")
     await create(stores[other], "goes on")
-    done = await administration.init(patient(own_cluster.url), [resource, other])
+    done = await administration.init(alone(own_cluster.url), [resource, other])
     assert any(line.startswith(f"127.0.0.1:{new.port}: function library") for line in done)
     await created(stores[resource], "a")
     assert await fences(own_cluster, resource) == 1
@@ -391,6 +436,8 @@ async def test_promoted_replica_is_followed_in_one_new_epoch(
     async with loaded(first[failing], second[failing]) as load:
         await asyncio.to_thread(fault, replicated, primary, replica)
         await eventually(lambda: replica.info("role") == "master")
+        if fault is _kill:
+            await asyncio.to_thread(primary.start)  # as a replica, which the next writes need
         await load.goes_on()
         await create(first[resources[1]], "meanwhile")
         await barrier(second[failing])
@@ -398,10 +445,10 @@ async def test_promoted_replica_is_followed_in_one_new_epoch(
     assert await fences(replicated, failing) == 1
     for stores in (first, second):
         await barrier(stores[failing])
+    # The replica has confirmed every acknowledged write.
     views = [{e.key: e.revision for e in stores[failing].view().scan()} for stores in (first, second)]
     assert views[0] == views[1]
-    if fault is _fail_over:  # the only one of the three that loses nothing by its own rules
-        await load.check(first[failing], second[failing])
+    assert load.acknowledged.items() <= views[0].items()
 
 
 # ------------------------------------------------------------------------------------------------------------- administration
@@ -410,32 +457,32 @@ async def test_promoted_replica_is_followed_in_one_new_epoch(
 async def test_init_loads_the_library_on_every_primary_and_creates_once(own_cluster: Cluster) -> None:
     new = await asyncio.to_thread(own_cluster.add)
     resources = one_on_each()
-    done = await administration.init(patient(own_cluster.url), resources)
+    done = await administration.init(alone(own_cluster.url), resources)
     assert sum("function library" in line for line in done) == 4
     assert any(line.startswith(f"127.0.0.1:{new.port}: function library") for line in done)
     for member, resource in zip(own_cluster.members, resources, strict=False):
         assert f"127.0.0.1:{member.port}: {resource}: created" in done
-    again = await administration.init(patient(own_cluster.url), resources)
+    again = await administration.init(alone(own_cluster.url), resources)
     assert sorted(line.rpartition(": ")[2] for line in again) == ["already there"] * 3
-    told = await administration.info(patient(own_cluster.url), resources)
+    told = await administration.info(alone(own_cluster.url), resources)
     assert sum("Valkey" in line or "Redis" in line for line in told) == 4
-    await patience.wait(patient(own_cluster.url), seconds=0, tell=print)
+    await patience.wait(alone(own_cluster.url), seconds=0, tell=print)
 
 
 async def test_init_creates_nothing_while_a_primary_is_down(own_cluster: Cluster) -> None:
     resources = one_on_each()
     own_cluster.members[2].kill()
     with pytest.raises(Rejected, match=f"127.0.0.1:{own_cluster.members[2].port}: no connection"):
-        await administration.init(patient(own_cluster.url), resources)
+        await administration.init(alone(own_cluster.url), resources)
     assert own_cluster.members[0]("EXISTS", Commands(resources[0]).keys.meta) == 0
 
 
 async def test_check_warns_of_a_cluster_that_one_primary_can_stop(cluster: Cluster) -> None:
     resources = one_on_each()
-    await administration.init(patient(cluster.url), resources)
+    await administration.init(alone(cluster.url), resources)
     cluster.members[1]("CONFIG", "SET", "cluster-require-full-coverage", "yes")
     try:
-        [warning] = await administration.check(patient(cluster.url), resources)
+        [warning] = await administration.check(alone(cluster.url), resources)
     finally:
         cluster.members[1]("CONFIG", "SET", "cluster-require-full-coverage", "no")
     assert f"127.0.0.1:{cluster.members[1].port}: cluster-require-full-coverage is on" in warning
@@ -471,7 +518,7 @@ def tcp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 async def test_objects_are_imported_and_exported_across_primaries(cluster: Cluster, opening: Open) -> None:
     resources = one_on_each()
     [stores, _] = await two_servers(cluster, opening, *resources)
-    async with loading.opened(patient(cluster.url), resources) as load:
+    async with loading.opened(alone(cluster.url), resources) as load:
         for resource in resources:
             assert await load.put(resource, [Carried(Key("a"), "u", value("a"))]) == []
             found = [row async for rows in load.values(resource) for row in rows]
