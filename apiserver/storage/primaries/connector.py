@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF = 0.05
 STEADY_SECONDS = 2.0
 """A session that ended sooner was as useless as none: its cause probably persists."""
+FREEZE_OBJECTS = 10_000
+"""Objects that came into memory since the last freeze, and make a collection longer than some milliseconds."""
 STOPPING = "the server is stopping"
 
 Opening = Callable[[StoreOptions, bool], Awaitable[Session]]
@@ -107,6 +109,7 @@ class Connector:
         self.link = Link(options.fault)
         self.writer = Writer(options, boot_id=boot_id, loop=loop)
         self.filled_once = asyncio.Event()
+        self._unfrozen = 0
         """All memory of the first resources was filled once."""
         self._node: Node | None = None
         """The server of the present session, if the locator named it."""
@@ -361,14 +364,24 @@ class Connector:
                 await replica.count_lost(partial(_head_of, session, replica.commands))
             for _ in replica.install(filled):
                 await asyncio.sleep(0)
-            # These objects live long; collections need not look at them again.
-            gc.freeze()
+            self._freeze(len(filled.objects))
         logger.info(
             "memory filled",
             extra={"resource": replica.resource, "objects": len(filled.objects), "events": len(filled.events)},
         )
         if not self.filled_once.is_set() and all(replica.ever_filled for replica in self._replicas.values()):
             self.filled_once.set()
+
+    def _freeze(self, objects: int) -> None:
+        """Take what lives long out of the sight of collections, which take time for each object.
+
+        Everything in the process is frozen, and cycles that are frozen are never freed. So a changed definition, after which its kind is
+        read anew, freezes nothing unless there are many objects.
+        """
+        self._unfrozen += objects
+        if not self.filled_once.is_set() or self._unfrozen >= FREEZE_OBJECTS:
+            self._unfrozen = 0
+            gc.freeze()
 
     async def _give_history_up(self, session: Session, replica: Replica, broken: Broken) -> None:
         """Give the history up: nobody can ever follow a broken log. Only history is lost, and clients that ask for it get 410."""

@@ -1,4 +1,4 @@
-"""Calls of conversion webhooks over real connections. `tests/e2e/test_conversion_webhooks.py` compares their answers with kube-apiserver."""
+"""Calls of conversion webhooks over real connections. `tests/e2e/test_conversion_webhooks.py` compares answers with kube-apiserver."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -168,3 +170,21 @@ async def test_writes_under_way_are_answered_when_their_resource_is_removed(
     with pytest.raises(Unavailable):
         await create(store, "late")
     proxy.requests = None
+
+
+async def test_cycles_from_before_a_resource_was_added_are_still_freed(
+    shared_server: Server, resource: str, opening: Open
+) -> None:
+    """A changed definition adds a resource, and what serves the former one becomes garbage with cycles."""
+
+    class Former:
+        def __init__(self) -> None:
+            self.itself = self
+
+    stores, _ = await two(shared_server, resource, opening)
+    former = Former()
+    left = weakref.ref(former)
+    await stores.add(f"{resource}-new", index_func)
+    del former
+    gc.collect()
+    assert left() is None
