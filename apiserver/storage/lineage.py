@@ -134,10 +134,16 @@ class Link:
     session: Session | None = None
     reason: str = "the store has not been reached yet"
     refusal: str = ""
+    primary: str = ""
+    """The server of the last session."""
 
     def trouble(self) -> str | None:
-        """Return why nothing can be written now, or None."""
-        return str(self.missing()) if self.session is None else self.refusal or self.session.shortage() or None
+        """Return why nothing can be written now, with the primary that this is about; or None."""
+        if self.session is None:
+            return f"{self.missing()}" + (f" (the last primary was {self.primary})" if self.primary else "")
+        if self.refusal:
+            return f"{self.refusal} (primary {self.session.address})"
+        return self.session.shortage() or None
 
     def missing(self) -> Unavailable:
         """Return why no session exists."""

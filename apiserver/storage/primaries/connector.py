@@ -279,6 +279,8 @@ class Connector:
             if self._locator is not None:
                 about |= {"server": self.where, "resources": ", ".join(self._replicas)}
             logger.warning("store not available", extra=about)
+        if (left := self.link.session) is not None:
+            self.link.primary = left.address
         self.link.session, self.link.reason = None, reason
 
     async def _use(self, session: Session) -> str:

@@ -84,6 +84,18 @@ def test_all_errors_are_reported_at_once() -> None:
     ]
 
 
+def test_durability_of_all_needs_servers_that_know_the_replicas() -> None:
+    def told(url: str, durability: str) -> list[str]:
+        found = mistakes("serve", "--redis-url", url, "--store-durability", durability, "--standalone")
+        return [line for line in found if "durability" in line]
+
+    [one] = told("redis://h", "all")
+    assert "name its sentinels" in one
+    [unknown] = told("redis://h", "most")
+    assert "none of primary, replica and all" in unknown
+    assert told("redis+sentinel://h:1,i:2/main", "all") == told("redis://h", "replica") == []
+
+
 def test_admission_plugins_are_switched_by_the_names_of_their_classes() -> None:
     enable, disable = "--enable-admission-plugins", "--disable-admission-plugins"
 

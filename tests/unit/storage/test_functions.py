@@ -49,11 +49,12 @@ class Library:
         token: bytes | None = None,
         epoch: bytes | None = None,
         deadline: bytes = LATE,
+        need: bytes = b"",
     ) -> Any:
         # Rows as long as real ones: shorter make a hash that is scanned in one step, whatever count is asked for.
         uid = b"0a1b2c3d-1111-4222-8333-444455556666"
         change = Mutation(key.encode(), expected, token or self.token(), uid, value)
-        return await self.connection.call(self.commands.change(epoch or self.epoch, deadline, change))
+        return await self.connection.call(self.commands.change(epoch or self.epoch, deadline, change, need=need))
 
     async def delete(self, key: str, expected: bytes) -> Any:
         return await self.put(key, None, expected)
@@ -244,6 +245,40 @@ async def test_a_batch_is_refused_as_a_whole_for_its_epoch_and_deadline(library:
     assert await batch(library, change, epoch=b"5") == [b"EPOCH", library.epoch]
     assert (await batch(library, change, change, deadline=b"5"))[0] == b"LATE"
     assert (await library.head()).objects == 0
+
+
+async def test_writes_that_need_a_replica_are_refused_without_one(library: Library) -> None:
+    first = await library.put("a", b"1")
+    assert await library.put("b", b"1", need=b"1") == [b"FEW", b"0"]
+    assert await library.put("a", None, first[1], need=b"1") == [b"FEW", b"0"]
+    changes = [Mutation(b"k%d" % at, b"-", b"t.%d" % at, b"u", b"1") for at in range(functions.BATCH_CHANGES)]
+    command = library.commands.batch(library.epoch, LATE, changes, need=b"1")
+    assert await library.connection.call(command) == [b"FEW", b"0"]
+    assert (await library.head()).last == keys.revision(first[1])
+    command = library.commands.batch(library.epoch, LATE, changes, need=b"0")
+    assert len(await library.connection.call(command)) == 1 + len(changes)
+
+
+async def test_head_tells_the_replicas_in_step_when_asked(library: Library) -> None:
+    reply = await library.connection.call(library.commands.head_in_step)
+    assert functions.in_step(reply) == 0
+    assert reply[11] == b"0"
+    assert functions.head(reply)._replace(now_ms=0) == (await library.head())._replace(now_ms=0)
+    assert len(await library.connection.call(library.commands.head)) == 11
+
+
+async def test_touch_changes_nothing_and_needs_a_log_of_its_own(library: Library, shared_server: Server) -> None:
+    await library.put("a", b"1")
+    before, rows = await library.head(), shared_server("HGETALL", library.commands.keys.meta)
+    functions.touched(await library.connection.call(library.commands.touch))
+    assert (await library.head())._replace(now_ms=0) == before._replace(now_ms=0)
+    assert shared_server("HGETALL", library.commands.keys.meta) == rows
+    forget(shared_server)
+    with pytest.raises(functions.Foreign):
+        functions.touched(await library.connection.call(library.commands.touch))
+    shared_server("DEL", library.commands.keys.meta)
+    with pytest.raises(functions.Lost):
+        functions.touched(await library.connection.call(library.commands.touch))
 
 
 async def test_a_batch_of_too_many_changes_is_rejected(library: Library) -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import functions, lineage, pipeline, preflight
+from apiserver.storage import durability, functions, lineage, pipeline, preflight
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.operations import administration, rights
 from apiserver.storage.operations.administration import InitRefused
@@ -252,6 +252,9 @@ async def test_serving_user_may_do_all_that_serving_needs(
     change = functions.Mutation(b"a", b"-", b"t.1", b"u", value("a"))
     assert (await session.writes.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"
     assert (await session.writes.call(library.batch(epoch, b"99999999999999", [change, change])))[0] == b"OK"
+    functions.touched(await session.writes.call(library.touch))
+    assert await session.writes.call(durability.wait(0)) == 0
+    assert functions.in_step(await session.reads.call(library.head_in_step)) == 0
     await session.bulk.call(library.floor(session.heads[resource].last, least_ms=0, keep=0))
     for question in (
         library.range(b"0-0", count=1, size=1),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from apiserver.storage import durability
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.lineage import ServerClock, Session
@@ -41,6 +43,12 @@ class Sent:
     def __init__(self, command: bytes, answered: Answered) -> None:
         self.words = words(command)
         self.answer = answered
+
+    @property
+    def waits_for(self) -> int:
+        """How many replicas WAIT asks for."""
+        assert self.words[0] == b"WAIT", self.words
+        return int(self.words[1])
 
     @property
     def name(self) -> str:
@@ -123,9 +131,10 @@ HEAD = [b"OK", b"7", b"7-10", b"7-0", b"1", b"0", b"0", b"1000000", b"", b"marke
 class Stage:
     """A writer with one queue and a session that the test plays."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: StoreOptions = OPTIONS) -> None:
+        self.options = options
         self.loop = asyncio.get_running_loop()
-        self.writer = Writer(OPTIONS, boot_id="boot", loop=self.loop)
+        self.writer = Writer(options, boot_id="boot", loop=self.loop)
         self.log = FakeLog()
         self.resource_writes: ResourceWrites = self.writer.writes_of(self.log)
         self.session = self.attach("run", client_id=5)
@@ -137,6 +146,8 @@ class Stage:
         clock.heard(1_000_000)
         reads, writes, bulk_ = (cast(Connection, wire) for wire in (self.reads, self.writes, bulk))
         self.session = Session(run_id, clock, reads, writes, bulk_, heads={}, refusals=[], missing={})
+        self.session.need = durability.needed(self.options)
+        self.session.in_step = 2
         self.writer.attach(self.session)
         return self.session
 
@@ -552,3 +563,172 @@ async def test_at_the_end_nothing_is_left_waiting() -> None:
         await sent
     with pytest.raises(Unavailable):
         await queued
+
+
+# -------------------------------------------------------------------------------------------------------------- confirmations
+
+CONFIRMED = StoreOptions(url="unix:///none", durability="replica")
+
+
+async def acknowledged(stage: Stage, name: str = "a") -> tuple[Sent, Sent, asyncio.Future[Entry]]:
+    """A write that the primary has acknowledged, and the question to its replicas."""
+    future = stage.commit(name)
+    sent, wait = await stage.sent(), await stage.sent()
+    assert wait.waits_for == 1
+    sent.answer([b"OK", b"7-11"])
+    return sent, wait, future
+
+
+@pytest.mark.parametrize("log_first", [True, False])
+async def test_write_is_done_once_the_log_and_replicas_have_it(log_first: bool) -> None:  # noqa: FBT001
+    stage = Stage(CONFIRMED)
+    sent, wait, future = await acknowledged(stage)
+    assert sent.arguments[-1] == b"1", "replicas that must be in step"
+    steps: list[Callable[[], object]] = [lambda: stage.see(sent, R11), lambda: wait.answer(1)]
+    for step in steps if log_first else reversed(steps):
+        assert not future.done()
+        step()
+    assert (await future).revision == R11
+
+
+async def test_one_question_to_replicas_follows_the_batches_of_all_resources() -> None:
+    stage = Stage(CONFIRMED)
+    other = stage.writer.writes_of(FakeLog("g/others"))
+    stage.commit("a")
+    stage.writer.submit(other, Write(Key("b"), value("b"), ABSENT))
+    names = [await stage.sent(), await stage.sent()]
+    assert [sent.name for sent in names] == ["sl1_put", "sl1_put"]
+    assert (await stage.sent()).waits_for == 1
+    assert not stage.writes.sent
+
+
+async def test_writes_gather_while_replicas_are_asked_twice() -> None:
+    stage = Stage(CONFIRMED)
+    first = await acknowledged(stage)
+    await acknowledged(stage, "b")
+    stage.commit("c")
+    stage.commit("d")
+    await asyncio.sleep(0)
+    assert not stage.writes.sent
+    first[1].answer(1)
+    assert len((await stage.sent()).tokens) == 2
+
+
+async def test_late_log_does_not_acknowledge_what_replicas_lack() -> None:
+    stage = Stage(CONFIRMED)
+    _, wait, future = await acknowledged(stage)
+    stage.writer.sweep(stage.loop.time() + OPTIONS.lag_seconds + 0.1)
+    assert not future.done()
+    wait.answer(1)
+    stage.writer.sweep(stage.loop.time() + OPTIONS.lag_seconds + 0.1)
+    assert (await future).revision == R11
+
+
+async def test_unconfirmed_write_is_unknown_and_the_queue_is_refused_until_replicas_answer() -> None:
+    stage = Stage(CONFIRMED)
+    _, wait, future = await acknowledged(stage)
+    _, second_wait, second = await acknowledged(stage, "b")
+    queued = stage.commit("c")
+    await asyncio.sleep(0)
+    wait.answer(0)
+    with pytest.raises(OutcomeUnknown):
+        await future
+    with pytest.raises(Unavailable, match="did not confirm"):
+        await queued
+    second_wait.answer(0)
+    with pytest.raises(OutcomeUnknown):
+        await second
+    probe = await stage.sent()
+    assert probe.waits_for == 1
+    refused = stage.commit("d")
+    with pytest.raises(Unavailable, match="did not confirm"):
+        await refused
+    probe.answer(1)
+    assert stage.session.shortage() == ""
+    stage.commit("e")
+    assert (await stage.sent()).name == "sl1_put"
+
+
+async def test_too_few_replicas_in_step_refuse_a_write_that_was_not_executed() -> None:
+    stage = Stage(CONFIRMED)
+    futures = [stage.commit("a"), stage.commit("b")]
+    (await stage.sent()).answer([b"FEW", b"0"])
+    for future in futures:
+        with pytest.raises(Unavailable, match="replicas in step 0 of 1"):
+            await future
+
+
+async def seen_and_in_doubt(stage: Stage) -> tuple[Sent, asyncio.Future[Entry]]:
+    """The log brought an acknowledged write, and the session ended before replicas confirmed it."""
+    sent, wait, future = await acknowledged(stage)
+    stage.see(sent, R11)
+    stage.writer.detach("broken")
+    wait.answer(Disconnected("broken"))
+    assert not future.done()
+    stage.attach("another", client_id=6)
+    stage.reads.replies = {b"FCALL_RO": HEAD}
+    return sent, future
+
+
+async def test_seen_write_that_the_next_primary_has_is_confirmed_behind_a_touch() -> None:
+    stage = Stage(CONFIRMED)
+    _, future = await seen_and_in_doubt(stage)
+    stage.writes.replies = {b"FCALL": [b"OK", b"7-11"], b"WAIT": collections.UserList([0, 1])}
+    stage.resume()
+    assert (await future).revision == R11
+    asked = [call[1] if call[0] == b"FCALL" else call[0] for call in stage.writes.asked]
+    assert asked == [b"sl1_touch", b"WAIT"] * 2, "WAIT knows only what this connection wrote"
+    assert not stage.writes.sent
+    await stage.end()
+
+
+async def test_seen_write_that_the_next_primary_lost_is_sent_again() -> None:
+    stage = Stage(CONFIRMED)
+    stage.log.lost_revisions.add(R11)
+    sent, future = await seen_and_in_doubt(stage)
+    stage.resume()
+    again = await stage.sent()
+    assert again.tokens == sent.tokens
+    assert not stage.writes.asked
+    wait = await stage.sent()
+    again.answer([b"OK", b"8-1"])
+    wait.answer(1)
+    assert not future.done()
+    entry = stage.see(again, keys.revision("8-1"))
+    assert await future is entry
+    await stage.end()
+
+
+async def test_seen_write_below_the_floor_is_unknown() -> None:
+    stage = Stage(CONFIRMED)
+    stage.log.seen_from = R12
+    _, future = await seen_and_in_doubt(stage)
+    stage.resume()
+    with pytest.raises(OutcomeUnknown):
+        await future
+    await stage.end()
+
+
+async def test_confirmation_does_not_outlive_its_session() -> None:
+    """Replicas of the old primary had it; those of the next one must have it, too."""
+    stage = Stage(CONFIRMED)
+    sent, wait, future = await acknowledged(stage)
+    wait.answer(1)
+    stage.writer.detach("broken")
+    stage.attach("another", client_id=6)
+    stage.reads.replies = {b"FCALL_RO": HEAD}
+    stage.writes.replies = {b"FCALL": [b"OK", b"7-11"], b"WAIT": 1}
+    stage.see(sent, R11)
+    assert not future.done()
+    stage.resume()
+    assert (await future).revision == R11
+    assert [b"WAIT", b"1"] in [call[:2] for call in stage.writes.asked]
+    await stage.end()
+
+
+async def test_durability_of_the_primary_asks_no_replica() -> None:
+    stage = Stage()
+    stage.commit("a")
+    sent = await stage.sent()
+    assert len(sent.arguments) == 7
+    assert not stage.writes.sent
