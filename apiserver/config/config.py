@@ -467,7 +467,8 @@ class Storage:
         text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
         "the sentinels or the cluster know (default: replica with these, else primary)", value="primary|replica|all")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
-        text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
+        text="accept a store that reports no append-only file: its restart loses everything, unless it is a service that keeps a durable "
+        "log of its own (MemoryDB)", switch=True)
     object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), _object_bytes, str(LEAST_OBJECT_BYTES),
         text=f"longest object as it is stored, up to {MOST_OBJECT_BYTES}; a request body may be {BODY_TO_OBJECT} times as long; give all "
         "replicas the same", value="N", actions=("import",))

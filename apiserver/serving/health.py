@@ -43,7 +43,8 @@ class Check:
     public: bool = False
 
 
-Document = Callable[[Request], Awaitable[web.StreamResponse]]
+Response = web.StreamResponse
+Document = Callable[[Request], Awaitable[Response]]
 
 
 def documents(name: str, checks: Sequence[Check]) -> dict[str, Document]:

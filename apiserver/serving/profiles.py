@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import threading
 
-from aiohttp import web
-
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.state import Request
 from apiserver.runtime.workers import PROFILES, Busy
 from apiserver.serving import profiler
-from apiserver.serving.health import Document
+from apiserver.serving.health import Document, Response
 from kubetext import strconv
 
 INDEX, PROFILE = "/debug/pprof/", "/debug/pprof/profile"
@@ -35,14 +33,14 @@ TEXT = b"""<html>
 def documents(*, longest: float) -> dict[str, Document]:
     """Return the index and the profile by path. A request has `longest` seconds."""
 
-    async def index(request: Request) -> web.StreamResponse:
+    async def index(request: Request) -> Response:
         headers = {"X-Content-Type-Options": "nosniff"}
         return await request.exchange.respond(200, "text/html; charset=utf-8", TEXT, headers=headers)
 
-    async def redirect(request: Request) -> web.StreamResponse:
+    async def redirect(request: Request) -> Response:
         return await request.exchange.respond(302, "text/plain", b"", headers={"Location": INDEX})
 
-    async def profile(request: Request) -> web.StreamResponse:
+    async def profile(request: Request) -> Response:
         seconds = _seconds(request.exchange.query.first("seconds") or "")
         if seconds >= longest:
             raise TextError(400, "profile duration exceeds server's WriteTimeout\n", headers=MARK)

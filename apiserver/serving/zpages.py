@@ -11,11 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiohttp import web
-
 from apiserver.filters.state import Request
 from apiserver.schema.types import Struct
-from apiserver.serving.health import Document
+from apiserver.serving.health import Document, Response
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form
 from kubetext import strconv
@@ -44,7 +42,7 @@ def page(kind: str, *, members: Callable[[], Members], text: Callable[[], str]) 
     """Return the page of a kind. `members` are those of its object, besides kind, apiVersion and metadata. Accepts every method."""
     shape = Struct(name=kind, model=f"io.k8s.{GROUP}", doc="A page for people.", fields=())
 
-    async def answer(request: Request) -> web.StreamResponse:
+    async def answer(request: Request) -> Response:
         exchange = request.exchange
         chosen = negotiation.for_page(
             exchange.accept, exchange.query, exchange.user_agent, kinds=(kind, GROUP, VERSIONS)
@@ -114,7 +112,7 @@ def flagz(flags: Mapping[str, str]) -> Document:
 def debug_flags(set_verbosity: Callable[[int], None]) -> dict[str, Document]:
     """Return /debug/flags and /debug/flags/v by path. A PUT of a number to the latter calls `set_verbosity`."""
 
-    async def verbosity(request: Request) -> web.StreamResponse:
+    async def verbosity(request: Request) -> Response:
         if request.method != "PUT":
             return await _plain(request, 406, "unsupported http method")
         sent = await request.exchange.body()
@@ -125,13 +123,13 @@ def debug_flags(set_verbosity: Callable[[int], None]) -> dict[str, Document]:
         set_verbosity(level)
         return await _plain(request, 200, f"successfully set klog.logging.verbosity to {level}")
 
-    async def index(request: Request) -> web.StreamResponse:
+    async def index(request: Request) -> Response:
         return await request.exchange.respond(200, "text/html; charset=utf-8", INDEX)
 
     return {"/debug/flags": index, "/debug/flags/v": verbosity}
 
 
-async def _plain(request: Request, code: int, text: str) -> web.StreamResponse:
+async def _plain(request: Request, code: int, text: str) -> Response:
     headers = {"X-Content-Type-Options": "nosniff"}
     return await request.exchange.respond(code, "text/plain", text.encode(), headers=headers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,10 @@ class Server:
         if self.policy != "noeviction":
             found.append(f"maxmemory-policy is {self.policy}, which drops objects silently: it must be noeviction")
         if not self.aof and not options.allow_volatile:
-            found.append("the append-only file is off, so that a restart loses everything: set appendonly yes")
+            found.append(
+                "the append-only file is off, so that a restart loses everything: set appendonly yes. A service that keeps a durable log "
+                "of its own (MemoryDB) reports the same: then give --allow-volatile"
+            )
         oldest = OLDEST_VALKEY if self.name == "Valkey" else OLDEST_REDIS
         if self.version < oldest:
             have, need = (".".join(map(str, version)) for version in (self.version, oldest))
@@ -139,10 +142,17 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
     return []
 
 
+def unknown(settings: Sequence[str]) -> str:
+    """Return the warning about settings that this user or this service may not ask for."""
+    return f"may not ask: {' and '.join(settings)} unknown"
+
+
 def durability_warnings(configuration: list[Any]) -> list[str]:
-    """Return how much a crash of the store's machine may lose, from an answer to DURABILITY."""
+    """Return how much a crash of the store's machine may lose, from an answer to DURABILITY; an empty one if it may not be asked for."""
     settings = dict(zip(configuration[::2], configuration[1::2], strict=True))
     found = []
+    if missing := [name for name in DURABILITY_SETTINGS if name.encode() not in settings]:
+        found.append(unknown(missing))
     if (policy := settings.get(b"appendfsync", b"always")) != b"always":
         found.append(
             f"appendfsync is {policy.decode()}: acknowledged writes can be lost when the store's machine fails; set appendfsync always"
@@ -175,9 +185,10 @@ def clock_refusals(offset: float) -> list[str]:
 
 LIBRARY_LIST = pack("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
 INFO = pack("INFO")
-DURABILITY = pack("CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite")
+DURABILITY_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
+DURABILITY = pack("CONFIG", "GET", *DURABILITY_SETTINGS)
 COVERAGE = pack("CONFIG", "GET", "cluster-require-full-coverage")
-"""For administrators: the serving user may not send these two."""
+"""For administrators: the serving user may not send these two. Managed services refuse CONFIG to everybody."""
 
 
 @dataclass(slots=True)

@@ -69,6 +69,7 @@ class Restore:
 
     async def run(self, *, dry_run: bool) -> list[str]:
         """Return the lines to print. Raises BadBackup, RestoreRefused, Rejected, and what a connection raises."""
+        self.file.seek(0)
         summary = await asyncio.to_thread(verify, self.file, self.progress)
         self._name = summary.name
         chosen = [each for each in summary.contents if not self.only or each.resource in self.only]

@@ -25,6 +25,7 @@ from apiserver.storage.preflight import (
     durability_warnings,
     library_refusals,
     survey,
+    unknown,
 )
 from apiserver.storage.primaries.parts import Part, parts
 from apiserver.watchcache import keys
@@ -131,14 +132,14 @@ async def _checked(part: Part) -> tuple[list[str], list[str]]:
 
 
 async def _durability(connection: Connection, options: StoreOptions) -> list[str]:
-    """Return warnings about durability; an empty list if this user may not read the configuration."""
+    """Return warnings about durability."""
     if options.allow_volatile:
         return []
     try:
         found = durability_warnings(await connection.call(DURABILITY))
         return found + (coverage_warnings(await connection.call(COVERAGE)) if options.cluster else [])
     except (Rejected, Failed):
-        return []
+        return durability_warnings([])
 
 
 def _replicas(server: Server, options: StoreOptions) -> str:
@@ -158,7 +159,7 @@ def _rounded(heads: Mapping[str, Head]) -> str:
 
 
 async def _rights(connection: Connection, options: StoreOptions) -> str:
-    """Name the commands that the serving user lacks. Empty if that user does not exist or this user may not ask."""
+    """Name the commands that the serving user lacks. Empty if that user does not exist."""
     user, lacking = rights.SERVING_USER, []
     try:
         if await connection.call(pack("ACL", "GETUSER", user)) is None:
@@ -167,7 +168,7 @@ async def _rights(connection: Connection, options: StoreOptions) -> str:
             if await connection.call(pack("ACL", "DRYRUN", user, *name.split("|"), *arguments.split())) != b"OK":
                 lacking.append(name)
     except (Rejected, Failed):
-        return ""
+        return unknown([f"the rights of the user {user}"])
     return (
         f"the user {user} of the store may not do all that serving needs: it lacks {', '.join(lacking)}"
         if lacking

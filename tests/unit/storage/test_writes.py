@@ -580,7 +580,7 @@ async def acknowledged(stage: Stage, name: str = "a") -> tuple[Sent, Sent, async
 
 
 @pytest.mark.parametrize("log_first", [True, False])
-async def test_write_is_done_once_the_log_and_replicas_have_it(log_first: bool) -> None:  # noqa: FBT001
+async def test_write_is_done_once_the_log_and_replicas_have_it(log_first: bool) -> None:
     stage = Stage(CONFIRMED)
     sent, wait, future = await acknowledged(stage)
     assert sent.arguments[-1] == b"1", "replicas that must be in step"
