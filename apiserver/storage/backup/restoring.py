@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 from apiserver.runtime.progress import Progress
-from apiserver.storage import functions
+from apiserver.storage import durability, functions
 from apiserver.storage.backup.file_format import BadBackup, Content, Kept, Reader, Summary, verify
 from apiserver.storage.backup.snapshot import connected, resources_of
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
-from apiserver.storage.preflight import LIBRARY_LIST, Server, library_refusals
+from apiserver.storage.preflight import INFO, LIBRARY_LIST, Server, library_refusals
 from apiserver.watchcache import keys
 
 PAGE_OBJECTS, PAGE_BYTES = 256, 1 << 20
@@ -33,6 +33,8 @@ PAGES = 4
 """Calls that wait for an answer at the same time."""
 EPOCH_OBJECTS = 3968
 """Versions given out in an epoch, as by the functions."""
+REPLICATION_MS = 60_000
+"""A replica that does not have everything by then is reported, not waited for."""
 AHEAD_MS = 2000
 """An epoch of the former store may lie this far ahead of the clock (docs/storage.md)."""
 
@@ -164,7 +166,7 @@ class Restore:
                 "the file was changed while it was read: nothing is restored; restore the file that was verified"
             )
         self.progress.begin("showing the objects")
-        return [await self._show(server, each) for each in filled]
+        return [*[await self._show(server, each) for each in filled], *await self._replicated()]
 
     async def _schema(self) -> str:
         """Return the schema of new logs beside those of the store."""
@@ -185,6 +187,14 @@ class Restore:
         )  # fmt: skip
         answer = functions.found(reply)
         return f"{content.resource}: {content.objects} objects restored, at resourceVersion {keys.revision(answer[1])}"
+
+    async def _replicated(self) -> list[str]:
+        """Wait until the connected replicas have what was restored. Return a warning if some do not have it in time."""
+        replicas = int(durability.parse(await self._connection.call(INFO)).get("connected_slaves", 0))
+        confirmed = await self._connection.call(pack("WAIT", replicas, REPLICATION_MS)) if replicas else 0
+        if confirmed >= replicas:
+            return []
+        return [f"warning: {confirmed} of {replicas} replicas have the restored objects: look again before a failover"]
 
     async def _call(self, resource: str, function: str, *arguments: str | int) -> Any:
         names = Commands(resource).keys.all

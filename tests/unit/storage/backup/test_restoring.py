@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Wake
 from apiserver.watchcache.scope import Scope
-from tests.fixtures.valkey import Open, Server, eventually, install, patient, value
+from tests.fixtures.processes import free_port
+from tests.fixtures.valkey import Open, Server, eventually, follow, install, patient, value
 from tests.unit.storage.test_schemas import Ear, call, head_of, old_store
 
 ABSENT = Revision(0)
@@ -388,6 +390,35 @@ async def test_file_that_changes_between_its_two_readings_shows_nothing(
         await restore.run(dry_run=False)
     with pytest.raises(functions.Lost):
         await head_of(own_server, resource)
+
+
+async def test_restore_ends_when_the_replicas_have_it(
+    resource: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that does not follow any more is reported."""
+    primary, replica = (
+        Server(tmp_path_factory.mktemp("v"), port=str(free_port()), repl_timeout="600") for _ in range(2)
+    )
+    primary.start()
+    replica.start()
+    try:
+        await install(primary, resource)
+        data = await backed_up(primary)
+        await asyncio.to_thread(follow, replica, primary)
+        flushed(primary, resource)
+        lines = await restored(primary, data)
+        assert lines[-1].startswith(f"{resource}: 0 objects restored")
+        assert replica("HGET", Commands(resource).keys.meta, "restored") == primary(
+            "HGET", Commands(resource).keys.meta, "restored"
+        )
+        monkeypatch.setattr(restoring, "REPLICATION_MS", 50)
+        replica.signal(signal.SIGSTOP)
+        flushed(primary, resource)
+        lines = await restored(primary, data)
+        assert lines[-1].startswith("warning: 0 of 1 replicas have the restored objects")
+    finally:
+        replica.stop()
+        primary.stop()
 
 
 async def test_only_the_named_resources_are_restored(own_server: Server, opening: Open) -> None:
