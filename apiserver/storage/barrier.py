@@ -88,7 +88,8 @@ class Barrier:
                 raise Foreign
             if need := session.need():
                 session.heard(functions.in_step(head))
-                if session.in_step < need:  # a primary that was cut off with its clients may have been replaced
+                # A primary that was cut off with its clients may have been replaced, and memory may hold what no replica has.
+                if session.in_step < need or session.unconfirmed:
                     raise Unavailable(session.shortage())
         except StorageError as error:
             if isinstance(error, Lost):

@@ -96,9 +96,12 @@ class Line:
             if self._opening is None:
                 opening = Connection.open(self._options, "sluice-nodes")
                 self._opening = asyncio.get_running_loop().create_task(opening, name="sluice-nodes")
-            await asyncio.wait((self._opening,))
-            opened, self._opening = self._opening, None
-            self._connection = opened.result()
+            under_way = self._opening
+            await asyncio.wait((under_way,))
+            if under_way.cancelled():  # a caller that was cancelled has closed the line
+                raise Rejected("the connection was closed while it was opened")
+            self._opening = None
+            self._connection = under_way.result()
         return self._connection
 
     async def _fail(self, error: StorageError, *, until: float) -> None:

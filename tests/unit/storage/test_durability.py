@@ -219,6 +219,8 @@ async def test_unconfirmed_write_gets_an_unknown_outcome_and_the_next_ones_a_ref
     executed = length(trio.primary, resource)
     with pytest.raises(Unavailable, match="of 1 at the primary"):
         await create(store, "c")
+    with pytest.raises(Unavailable, match="of 1 at the primary"):
+        await store.barrier()
     assert length(trio.primary, resource) == executed
     assert "of 1 at the primary" in (store.store_state() or "")
     patience(60.0)

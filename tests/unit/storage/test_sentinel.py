@@ -23,7 +23,7 @@ from apiserver.storage.functions import Commands
 from apiserver.storage.operations import administration, rights
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
-from apiserver.storage.sentinel import Sentinels
+from apiserver.storage.sentinel import Line, Sentinels
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, forget, install, patient, value
@@ -217,6 +217,23 @@ async def test_commands_of_the_administrator_name_what_is_wrong(played: list[Pla
             await command(patient(url(played)), [])
     with pytest.raises(Rejected, match="did not answer within 0 s: the sentinels know no primary"):
         await patience.wait(patient(url(played)), seconds=0, tell=print)
+
+
+async def test_call_gets_a_refusal_when_another_one_was_cancelled_while_the_line_opens() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        line = Line(patient(f"redis://127.0.0.1:{silent.getsockname()[1]}"))
+        first = asyncio.create_task(line.call(b"*1\r\n$4\r\nPING\r\n"))
+        await eventually(lambda: line._opening is not None)
+        second = asyncio.create_task(line.call(b"*1\r\n$4\r\nPING\r\n"))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(Rejected):
+            await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await line.close()
 
 
 # ------------------------------------------------------------------------------------------------------------------ two servers
