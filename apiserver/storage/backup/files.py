@@ -21,7 +21,9 @@ def destination(name: str) -> Iterator[BinaryIO]:
     if name == PIPE:
         if sys.stdout.isatty():
             raise OSError("a terminal cannot hold a backup: redirect standard output")
-        yield sys.stdout.buffer
+        # A file of its own: an end of the pipe is then reported here, and not again when the program ends.
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as pipe:
+            yield pipe
         return
     path = Path(name)
     if path.exists():
@@ -33,9 +35,21 @@ def destination(name: str) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.link(partial, path)  # unlike a rename, it does not replace a file that has come meanwhile
+        _give_name(partial, path)
     finally:
-        partial.unlink()
+        partial.unlink(missing_ok=True)
+
+
+def _give_name(partial: Path, path: Path) -> None:
+    """Raises FileExistsError for a file that has come meanwhile, which a rename would replace."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise
+    except OSError:  # some file systems of volumes have no links
+        if path.exists():
+            raise
+        partial.rename(path)
 
 
 @contextlib.contextmanager
