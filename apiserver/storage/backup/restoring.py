@@ -19,12 +19,12 @@ from typing import Any, BinaryIO, NamedTuple
 from apiserver.runtime.progress import Progress
 from apiserver.storage import durability, functions
 from apiserver.storage.backup.file_format import BadBackup, Content, Kept, Reader, Summary, verify
-from apiserver.storage.backup.snapshot import connected, resources_of
+from apiserver.storage.backup.snapshot import Primaries, connected
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
-from apiserver.storage.preflight import INFO, LIBRARY_LIST, Server, library_refusals
+from apiserver.storage.preflight import INFO, LIBRARY_LIST, library_refusals
 from apiserver.watchcache import keys
 
 PAGE_OBJECTS, PAGE_BYTES = 256, 1 << 20
@@ -67,7 +67,7 @@ class Restore:
     only: Sequence[str]
     progress: Progress
     _name: str = ""
-    _connection: Connection = field(init=False)
+    _primaries: Primaries = field(init=False)
 
     async def run(self, *, dry_run: bool) -> list[str]:
         """Return the lines to print. Raises BadBackup, RestoreRefused, Rejected, and what a connection raises."""
@@ -79,24 +79,26 @@ class Restore:
             raise RestoreRefused(
                 f"the backup has no {', '.join(unknown)}: it has {', '.join(c.resource for c in summary.contents)}"
             )
-        async with connected(self.options, "sluice-restore") as (self._connection, server):
-            done = await self._look(server, chosen)
+        async with connected(self.options, "sluice-restore") as self._primaries:
+            done = await self._look(chosen)
             left = [each for each in chosen if each.resource not in done]
             lines = [*summary.lines(), *(f"{name}: restored already" for name in sorted(done))]
             if dry_run:
                 return [*lines, *(f"{each.resource}: {each.objects} objects to restore" for each in left)]
-            return [*lines, *await self._write(server, summary, left)]
+            return [*lines, *await self._write(summary, left)]
 
     # Before anything is written
 
-    async def _look(self, server: Server, chosen: Sequence[Content]) -> set[str]:
+    async def _look(self, chosen: Sequence[Content]) -> set[str]:
         """Return the resources that an interrupted restore of this backup has finished. Raises RestoreRefused."""
-        wrong = server.refusals(self.options) + library_refusals(await self._connection.call(LIBRARY_LIST))
-        if wrong:
-            raise RestoreRefused("; ".join(wrong))
+        for place in self._primaries.all:
+            wrong = place.server.refusals(place.options) + library_refusals(await place.connection.call(LIBRARY_LIST))
+            if wrong:
+                raise RestoreRefused(f"{place.where}: {'; '.join(wrong)}" if place.where else "; ".join(wrong))
         names = {each.resource for each in chosen}
         if not self.only:
             names |= set(await self._present())
+        await self._primaries.locate(names)
         done, begun, full = set(), False, []
         for name in sorted(names):
             state = await self._state(name)
@@ -121,23 +123,23 @@ class Restore:
 
     async def _present(self) -> Iterable[str]:
         try:
-            return await resources_of(self._connection)
+            return await self._primaries.resources()
         except Rejected:
             return ()
 
     async def _state(self, resource: str) -> _State:
-        key = Commands(resource).keys
+        key, connection = Commands(resource).keys, self._primaries.of(resource).connection
         fields, revisions, objects = await asyncio.gather(
-            self._connection.call(pack("HMGET", key.meta, "restoring", "restored")),
-            self._connection.call(pack("HLEN", key.revisions)),
-            self._connection.call(pack("HLEN", key.objects)),
+            connection.call(pack("HMGET", key.meta, "restoring", "restored")),
+            connection.call(pack("HLEN", key.revisions)),
+            connection.call(pack("HLEN", key.objects)),
         )
         restoring, restored = ((value or b"").decode() for value in fields)
         return _State(restoring, restored, max(revisions, objects))
 
     # Writing
 
-    async def _write(self, server: Server, summary: Summary, contents: Sequence[Content]) -> list[str]:
+    async def _write(self, summary: Summary, contents: Sequence[Content]) -> list[str]:
         schema = await self._schema()
         wanted = {each.resource for each in contents}
         highest = {each.resource: each.epoch for each in summary.contents}
@@ -155,7 +157,12 @@ class Restore:
                     begun = _begun(part.resource, await self._call(part.resource, "sl1_restore", self._name, schema))
                     epoch = _first_epoch(begun, highest[part.resource])
                     filling = _Filling(
-                        self._connection, self._name, part, schema=begun.schema, epoch=epoch, progress=self.progress
+                        self._primaries.of(part.resource).connection,
+                        self._name,
+                        part,
+                        schema=begun.schema,
+                        epoch=epoch,
+                        progress=self.progress,
                     )
             elif filling is not None:
                 await filling.add(part)
@@ -166,23 +173,27 @@ class Restore:
                 "the file was changed while it was read: nothing is restored; restore the file that was verified"
             )
         self.progress.begin("showing the objects")
-        return [*[await self._show(server, each) for each in filled], *await self._replicated()]
+        return [*[await self._show(each) for each in filled], *await self._replicated()]
 
     async def _schema(self) -> str:
         """Return the schema of new logs beside those of the store."""
         heads = []
-        for name in await self._present():
+        present = await self._present()
+        await self._primaries.locate(present)
+        for name in present:
+            connection = self._primaries.of(name).connection
             try:
-                heads.append(functions.head(await self._connection.call(Commands(name).head)))
+                heads.append(functions.head(await connection.call(Commands(name).head)))
             except Lost:
                 continue
         return functions.schema_beside(heads)
 
-    async def _show(self, server: Server, filled: _Filled) -> str:
+    async def _show(self, filled: _Filled) -> str:
         content = filled.content
+        run_id = self._primaries.of(content.resource).server.run_id
         step = 1 + secrets.randbelow(functions.EPOCH_STEPS)
         reply = await self._call(
-            content.resource, "sl1_restored", self._name, server.run_id, secrets.token_hex(8), step, filled.epoch, content.objects,
+            content.resource, "sl1_restored", self._name, run_id, secrets.token_hex(8), step, filled.epoch, content.objects,
             content.bytes,
         )  # fmt: skip
         answer = functions.found(reply)
@@ -190,15 +201,20 @@ class Restore:
 
     async def _replicated(self) -> list[str]:
         """Wait until the connected replicas have what was restored. Return a warning if some do not have it in time."""
-        replicas = int(durability.parse(await self._connection.call(INFO)).get("connected_slaves", 0))
-        confirmed = await self._connection.call(pack("WAIT", replicas, REPLICATION_MS)) if replicas else 0
-        if confirmed >= replicas:
-            return []
-        return [f"warning: {confirmed} of {replicas} replicas have the restored objects: look again before a failover"]
+        warnings = []
+        for place in self._primaries.all:
+            replicas = int(durability.parse(await place.connection.call(INFO)).get("connected_slaves", 0))
+            confirmed = await place.connection.call(pack("WAIT", replicas, REPLICATION_MS)) if replicas else 0
+            if confirmed < replicas:
+                where = f"{place.where}: " if place.where else ""
+                said = f"{confirmed} of {replicas} replicas have the restored objects: look again before a failover"
+                warnings.append(f"warning: {where}{said}")
+        return warnings
 
     async def _call(self, resource: str, function: str, *arguments: str | int) -> Any:
         names = Commands(resource).keys.all
-        return await self._connection.call(pack("FCALL", function, len(names), *names, *arguments))
+        connection = self._primaries.of(resource).connection
+        return await connection.call(pack("FCALL", function, len(names), *names, *arguments))
 
 
 class _State(NamedTuple):

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from apiserver.runtime.progress import Progress
-from apiserver.storage import functions, log, sentinel
+from apiserver.storage import functions, log
 from apiserver.storage.backup.file_format import Content, Kept, Writer, is_resource
 from apiserver.storage.bootstrap import CHUNK_BYTES, RANGE_ENTRIES, SCAN_OBJECTS, Broken, Restart, chained
 from apiserver.storage.errors import Unavailable
@@ -25,7 +25,7 @@ from apiserver.storage.functions import Commands, Head
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import INFO, LOADING, Server
-from apiserver.storage.primaries import cluster
+from apiserver.storage.primaries.parts import parts
 from apiserver.watchcache import entry, keys
 
 PREFIX, SUFFIX = "{sl:", "}:m"
@@ -66,24 +66,63 @@ def _uid_beside_surrogates(line: bytes) -> str:
     return uid if isinstance(uid, str) else ""
 
 
+class Place(NamedTuple):
+    """A primary, with a connection to it. `where` names the node of a cluster; it is empty otherwise."""
+
+    where: str
+    options: StoreOptions
+    connection: Connection
+    server: Server
+
+
+class Primaries:
+    """Connections to all primaries of a store: one, unless it is a cluster."""
+
+    def __init__(self, options: StoreOptions, places: Iterable[Place]) -> None:
+        self._options = options
+        self._places = {place.where: place for place in places}
+        self._owners: dict[str, Place] = {}
+
+    @property
+    def all(self) -> Iterable[Place]:
+        return self._places.values()
+
+    async def locate(self, resources: Iterable[str]) -> None:
+        """Find the primaries of resources. Raises Rejected."""
+        for part in await parts(self._options, resources):
+            if part.where not in self._places:
+                raise Rejected(f"{part.where} became a primary meanwhile: try again")
+            self._owners |= dict.fromkeys(part.resources, self._places[part.where])
+
+    def of(self, resource: str) -> Place:
+        """Return the primary of a resource that was located."""
+        return self._owners[resource]
+
+    async def resources(self) -> list[str]:
+        """Return the resources that the store holds, also those that no server serves. Raises Rejected for a user who may not SCAN."""
+        found: set[str] = set()
+        for place in self.all:
+            found |= await _resources_of(place.connection)
+        return sorted(found)
+
+
 @contextlib.asynccontextmanager
-async def connected(options: StoreOptions, name: str) -> AsyncIterator[tuple[Connection, Server]]:
-    """Open a connection to the present primary, and describe its server. Raises Rejected, also for a cluster."""
-    if cluster.of(options) is not None:
-        raise Rejected("a cluster cannot be backed up or restored: use `sluice store export` and `sluice store import`")
-    options = await sentinel.located(options)
-    connection = await Connection.open(options, name)
-    try:
-        server = Server.parse(await connection.call(INFO))
-        if wrong := server.misnamed(options) or (server.loading and LOADING):
-            raise Rejected(wrong)
-        yield connection, server
-    finally:
-        await connection.close()
+async def connected(options: StoreOptions, name: str) -> AsyncIterator[Primaries]:
+    """Open a connection to each present primary. Raises Rejected."""
+    async with contextlib.AsyncExitStack() as stack:
+        places = []
+        for part in await parts(options, ()):
+            with part.named():
+                connection = await Connection.open(part.options, name)
+                stack.push_async_callback(connection.close)
+                server = Server.parse(await connection.call(INFO))
+                if wrong := server.misnamed(part.options) or (server.loading and LOADING):
+                    raise Rejected(wrong)
+                places.append(Place(part.where, part.options, connection, server))
+        yield Primaries(options, places)
 
 
-async def resources_of(connection: Connection) -> list[str]:
-    """Return the resources that the store holds, also those that no server serves. Raises Rejected for a user who may not SCAN."""
+async def _resources_of(connection: Connection) -> set[str]:
     found: set[str] = set()
     cursor = b"0"
     while True:
@@ -92,12 +131,12 @@ async def resources_of(connection: Connection) -> list[str]:
         )
         found.update(filter(is_resource, (name.decode(errors="replace")[len(PREFIX) : -len(SUFFIX)] for name in names)))
         if cursor == b"0":
-            return sorted(found)
+            return found
 
 
-async def _all_resources(connection: Connection) -> list[str]:
+async def _all_resources(primaries: Primaries) -> list[str]:
     try:
-        return await resources_of(connection)
+        return await primaries.resources()
     except (Rejected, Failed) as error:
         raise Rejected(
             f"this user of the store may not list the resources ({error}): name them with --only, or another user"
@@ -108,15 +147,16 @@ async def backup(
     options: StoreOptions, out: BinaryIO, *, sluice: str, only: Sequence[str], progress: Progress
 ) -> list[str]:
     """Write the store to a stream. Return one line per resource. Raises Interrupted and what a connection raises."""
-    async with connected(options, "sluice-backup") as (connection, _):
-        present = sorted(set(only)) or await _all_resources(connection)
+    async with connected(options, "sluice-backup") as primaries:
+        present = sorted(set(only)) or await _all_resources(primaries)
         if not present:
             raise Rejected("the store holds no resource: nothing to back up")
+        await primaries.locate(present)
         created = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         writer = Writer(out, sluice=sluice, created=created, resources=present)
         lines = []
         for resource in present:
-            content = await _Snapshot(connection, resource, writer, progress).run()
+            content = await _Snapshot(primaries.of(resource).connection, resource, writer, progress).run()
             lines.append(f"{resource}: {content.objects} objects at resourceVersion {content.version}")
         writer.finish()
         return lines

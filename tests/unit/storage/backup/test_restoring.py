@@ -18,7 +18,7 @@ from apiserver.storage.backup import file_format, restoring, snapshot
 from apiserver.storage.backup.file_format import BadBackup, Kept, Reader, verify
 from apiserver.storage.backup.restoring import Restore, RestoreRefused
 from apiserver.storage.functions import Commands, Head
-from apiserver.storage.operations import rights
+from apiserver.storage.operations import administration, rights
 from apiserver.storage.pipeline import Connection, Disconnected, Rejected
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
@@ -26,6 +26,8 @@ from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Wake
 from apiserver.watchcache.scope import Scope
+from tests.fixtures.clusters import Cluster
+from tests.fixtures.clusters import resources_of as cluster_resources
 from tests.fixtures.processes import free_port
 from tests.fixtures.valkey import Open, Server, eventually, follow, install, patient, value
 from tests.unit.storage.test_schemas import Ear, call, head_of, old_store
@@ -494,6 +496,42 @@ RESOURCES = (
     "resource.sluice.dev/resourceslices",
     "example.com/widgets",
 )
+
+
+# ------------------------------------------------------------------------------------------------------------------ cluster
+
+
+async def test_cluster_is_backed_up_and_restored_on_all_its_primaries(
+    tmp_path_factory: pytest.TempPathFactory, opening: Open, own_server: Server
+) -> None:
+    """Its backup fits a store of one primary, too."""
+    cluster = Cluster(tmp_path_factory.mktemp("c"))
+    cluster.start()
+    try:
+        names = [cluster_resources(*cluster.share(number), names="backup.example.com")[0] for number in range(3)]
+        options = patient(cluster.url)
+        await administration.init(options, names)
+        stores = await opening(cluster.url, *names, durability="primary")
+        for name in names:
+            await write(stores[name], "a", name)
+        await stores.close()
+        out = io.BytesIO()
+        await snapshot.backup(options, out, sluice="test", only=(), progress=Silent())
+        with pytest.raises(RestoreRefused, match="not empty"):
+            await Restore(options, out, (), Silent()).run(dry_run=False)
+        for member in cluster.members:
+            member("FLUSHALL")
+        await Restore(options, out, (), Silent()).run(dry_run=False)
+        again = await opening(cluster.url, *names, durability="primary")
+        await install(own_server, *names)
+        await restored(own_server, out.getvalue())
+        alone = await opening(own_server, *names)
+        for name in names:
+            assert {key: found["text"] for key, found in state(again[name]).items()} == {"a": name}
+            assert state(alone[name]) == state(again[name])
+        await again.close()
+    finally:
+        cluster.stop()
 
 
 # ------------------------------------------------------------------------------------------------------------------- rights
