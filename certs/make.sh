@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Throw-away secrets for a development cluster: certs/make.sh [OUT] [SERVICE] [NAMESPACE]      (see README.md)
+# Throw-away secrets for a development cluster: certs/make.sh [OUT] [SERVICE] [NAMESPACE] [STORE_NODES]      (see README.md)
 set -euo pipefail
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:-$here/out} service=${2:-sluice} namespace=${3:-sluice-system}
+out=${1:-$here/out} service=${2:-sluice} namespace=${3:-sluice-system} nodes=${4:-1}
 mkdir -p "$out"
 cd "$out"
 
@@ -42,6 +42,12 @@ password=$(cat password) backup=$(cat backup-password) admin=$(cat admin-passwor
 rights='resetkeys resetchannels -@all ~{sl:* +fcall +fcall_ro +xread +function|list +info +time +wait +ping +auth +hello +select +client|id +client|kill +client|setname +cluster|slots +cluster|shards +xadd +xrange +xtrim +hget +hmget +hset +hdel +hlen +hscan +exists'
 reading='resetkeys resetchannels -@all %R~{sl:* +fcall_ro +info +time +ping +auth +hello +select +client|id +client|setname +xrange +hget +hmget +hlen +hscan +exists +scan'
 printf '%s\n' "requirepass $admin" "user sluice on >$password $rights" "user backup on >$backup $reading" >auth.conf
-printf %s "redis://sluice:$password@$service-valkey.$namespace.svc:6379/0" >redis-url
-printf %s "redis://default:$admin@$service-valkey.$namespace.svc:6379/0" >admin-redis-url
-printf %s "redis://backup:$backup@$service-valkey.$namespace.svc:6379/0" >backup-redis-url
+# A store of three nodes (manifests/store-nodes) is found through its sentinels.
+scheme=redis address="$service-valkey.$namespace.svc:6379/0"
+if [ "$nodes" = 3 ]; then
+  at="-valkey" to=".$namespace.svc:26379" scheme=redis+sentinel
+  address="$service$at-0$to,$service$at-1$to,$service$at-2$to/$service$at"
+fi
+printf %s "$scheme://sluice:$password@$address" >redis-url
+printf %s "$scheme://default:$admin@$address" >admin-redis-url
+printf %s "$scheme://backup:$backup@$address" >backup-redis-url

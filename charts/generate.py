@@ -1,5 +1,5 @@
-"""Writes charts/sluice from manifests/: the objects of `base`, `store-init` and `backup` as kustomize renders them, with values in the
-places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
+"""Writes charts/sluice from manifests/: the objects of `base`, `store-init`, `backup` and `store-nodes` as kustomize renders them, with values in
+the places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
 
 Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
@@ -8,10 +8,12 @@ what kustomize makes, but for the namespace, which Helm makes itself.
 from __future__ import annotations
 
 import copy
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 from typing import Any
 
@@ -28,6 +30,9 @@ STORE = "sluice-valkey"
 """The name of all that belongs to the store alone."""
 BACKUP = "sluice-backup"
 """The name of all that belongs to backups alone."""
+
+THREE = "(eq (int .Values.store.nodes) 3)"
+"""The condition of what belongs to a store on three nodes."""
 
 KIND_ROLES = ("sluice-view", "sluice-edit", "sluice-driver", "sluice-scheduler")
 """ClusterRoles of the built-in kinds."""
@@ -70,10 +75,13 @@ crds: {{}}
 # Whether the built-in kinds are served. Without them, set crds or kinds.
 builtinKinds: true
 store:
-  # A Valkey of one node beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
+  # A Valkey beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
   # and `port` which port the NetworkPolicies let through.
   embedded: true
   port: 6379
+  # 1, or 3: pods on three nodes, with a Sentinel in each. Then the Secret has the addresses of the sentinels (manifests/README.md,
+  # "A store on three nodes"). It cannot be changed afterwards without a move of the data.
+  nodes: 1
   image: {store_image}
   size: {size}
   # null is the cluster's default StorageClass.
@@ -107,14 +115,18 @@ def block(text: str) -> str:
     return f"»{text}«"
 
 
-def rendered() -> list[Object]:
+def rendered(*components: str) -> list[Object]:
     """Objects that kustomize renders from the base, the Job that creates the store, and the CronJob that backs it up."""
-    objects: list[Object] = []
-    for part in ("base", "store-init", "backup"):
-        command = [str(binaries.kubectl()), "kustomize", str(PROJECT / "manifests" / part)]
+    with tempfile.TemporaryDirectory() as folder:
+        manifests = os.path.relpath(PROJECT / "manifests", pathlib.Path(folder).resolve())
+        kustomization = {
+            "resources": [f"{manifests}/{part}" for part in ("base", "store-init", "backup")],
+            "components": [f"{manifests}/{part}" for part in components],
+        }
+        (pathlib.Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        command = [str(binaries.kubectl()), "kustomize", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        objects += yaml.safe_load_all(done.stdout)
-    return [item for item in objects if item["kind"] != "Namespace"]
+    return [item for item in yaml.safe_load_all(done.stdout) if item["kind"] != "Namespace"]
 
 
 def files() -> dict[str, str]:
@@ -129,10 +141,16 @@ def files() -> dict[str, str]:
         "templates/apiservice-crds.yaml": CRDS_APISERVICES,
         "templates/clusterrole-crds.yaml": CRDS_ROLES,
     }
-    for item in objects:
-        name = f"templates/{item['kind'].lower()}-{item['metadata']['name']}.yaml"
-        assert name not in written, name
-        written[name] = _template(copy.deepcopy(item))
+    one, three = ({_file(item): item for item in found} for found in (objects, rendered("store-nodes")))
+    assert len(one) == len(objects)
+    for name in {**one, **three}:
+        if name not in one:
+            written[name] = _only_if(f".Values.store.embedded {THREE}", _body(copy.deepcopy(three[name])), and_=True)
+        elif one[name] == three[name]:
+            written[name] = _template(copy.deepcopy(one[name]))
+        else:
+            forms = (copy.deepcopy(form) for form in (three[name], one[name]))
+            written[name] = _either(THREE, *forms)
     for file in sorted((PROJECT / "certs" / "cert-manager").glob("*-*.yaml")):
         item = yaml.safe_load(file.read_text())
         item["metadata"]["labels"] = {"app.kubernetes.io/part-of": "sluice"}
@@ -141,6 +159,10 @@ def files() -> dict[str, str]:
             body = body.replace(f".{NAMESPACE}", ".{{ .Release.Namespace }}")
         written[f"templates/{file.name}"] = _only_if(".Values.certificates.certManager", body)
     return written
+
+
+def _file(item: Object) -> str:
+    return f"templates/{item['kind'].lower()}-{item['metadata']['name']}.yaml"
 
 
 NOTES = """{{- if .Release.IsInstall -}}
@@ -369,7 +391,9 @@ def _server(item: Object) -> None:
 
 
 def _store(item: Object) -> None:
-    container = _container(item)
+    container, *others = item["spec"]["template"]["spec"]["containers"]
+    for other in others:
+        other["image"] = action(".Values.store.image")
     container["image"] = action(".Values.store.image")
     container["resources"] = block(".Values.store.resources")
     [claim] = item["spec"]["volumeClaimTemplates"]
@@ -380,7 +404,7 @@ def _store(item: Object) -> None:
 def _network(item: Object) -> str:
     """A store elsewhere is no pod that could be selected."""
     [rule] = [rule for rule in item["spec"]["egress"] if any("podSelector" in peer for peer in rule.get("to", []))]
-    [port] = rule["ports"]
+    port, _ = rule["ports"]  # the second is that of sentinels
     port["port"] = action(f"ternary {port['port']} .Values.store.port .Values.store.embedded")
     if item["metadata"]["name"] == SERVER:
         item["spec"]["egress"].append(action("range .Values.extraEgress"))
@@ -412,6 +436,10 @@ def _ranged(found: re.Match[str]) -> str:
     return f"{{{{- with {found[1]} }}}}\n{{{{- toYaml . | nindent {indent} }}}}\n{{{{- end }}}}\n"
 
 
+NODES_CHECK = """{{- if not (has (int .Values.store.nodes) (list 1 3)) }}
+{{- fail "store.nodes: 1 or 3" }}
+{{- end }}
+"""
 MOUNT = """- mountPath: /etc/sluice/crds
   name: sluice-crds
   readOnly: true
@@ -450,8 +478,18 @@ def _class(found: re.Match[str]) -> str:
     return f'{{{{- if kindIs "string" {value} }}}}\n{found[1]}storageClassName: {{{{ {value} | quote }}}}\n{{{{- end }}}}\n'
 
 
-def _only_if(condition: str, body: str) -> str:
-    return f"{{{{- if {condition} }}}}\n{body}{{{{- end }}}}\n"
+def _only_if(condition: str, body: str, *, and_: bool = False) -> str:
+    """`and_`: the condition has two parts."""
+    return f"{{{{- if {'and ' if and_ else ''}{condition} }}}}\n{body}{{{{- end }}}}\n"
+
+
+def _either(condition: str, item: Object, other: Object) -> str:
+    """One form of an object of the store, or another."""
+    if item["kind"] == "StatefulSet":
+        _store(item)
+        _store(other)
+    body = f"{{{{- if {condition} }}}}\n{_body(item)}{{{{- else }}}}\n{_body(other)}{{{{- end }}}}\n"
+    return _only_if(".Values.store.embedded", f"{NODES_CHECK}{body}" if item["kind"] == "StatefulSet" else body)
 
 
 def _dumped(value: object) -> str:

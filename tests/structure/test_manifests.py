@@ -25,7 +25,7 @@ from apiserver import resources, server
 from apiserver.admission.webhooks import resolution
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
-from apiserver.config import config
+from apiserver.config import config, store_address
 from apiserver.filters import request_info
 from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
@@ -39,7 +39,7 @@ FILES = sorted(
 ROLES = MANIFESTS / "base" / "clusterroles.yaml"
 """Written by the program."""
 KUSTOMIZATIONS = [file for file in FILES if file.name == "kustomization.yaml"]
-DEPLOYMENTS = ["dev", "test", "ha"]
+DEPLOYMENTS = ["dev", "test", "ha", "ha-store"]
 """Overlays whose pods run."""
 BEDS = {
     "bed, external name": ["overlays/bed/external-name"],
@@ -392,6 +392,18 @@ def test_printed_deployment_mounts_definitions_as_the_component_does(
 # ------------------------------------------------------------------------------------------------------------ pods and services
 
 
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+"""A label that the controller adds to each pod of a StatefulSet."""
+
+
+def _serving(service: Object) -> str:
+    """The workload whose pods, or one pod, a Service leads to."""
+    name: str = service["metadata"]["name"]
+    pod = service["spec"]["selector"].get(POD_NAME)
+    assert pod in (None, name)
+    return name if pod is None else name.rpartition("-")[0]
+
+
 def test_selectors_match_exactly_one_workload(deployed: list[Object]) -> None:
     labels = {item["metadata"]["name"]: _labels(item) for item in _workloads(deployed)}
 
@@ -401,7 +413,8 @@ def test_selectors_match_exactly_one_workload(deployed: list[Object]) -> None:
     for item in [*_of(deployed, "Deployment"), *_of(deployed, "StatefulSet"), *_of(deployed, "PodDisruptionBudget")]:
         assert selected(item["spec"]["selector"]["matchLabels"]) == [item["metadata"]["name"]]
     for service in _of(deployed, "Service"):
-        assert selected(service["spec"]["selector"]) == [service["metadata"]["name"]]
+        selector = {label: value for label, value in service["spec"]["selector"].items() if label != POD_NAME}
+        assert selected(selector) == [_serving(service)]
     for workload in _workloads(deployed):
         for constraint in _pod(workload).get("topologySpreadConstraints", []):
             assert selected(constraint["labelSelector"]["matchLabels"]) == [workload["metadata"]["name"]]
@@ -409,7 +422,7 @@ def test_selectors_match_exactly_one_workload(deployed: list[Object]) -> None:
 
 def test_services_and_probes_name_ports_of_their_pods(deployed: list[Object]) -> None:
     for service in _of(deployed, "Service"):
-        [workload] = [item for item in _workloads(deployed) if item["metadata"]["name"] == service["metadata"]["name"]]
+        [workload] = [item for item in _workloads(deployed) if item["metadata"]["name"] == _serving(service)]
         ports = {port["name"] for container in _containers(workload) for port in container.get("ports", [])}
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
         for container in _containers(workload):
@@ -836,7 +849,8 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         "webhook": End({"app": "webhook"}),
         "elsewhere": End(None),
     }
-    ports = {10250, 6379, 443, 6443, 53, 80, 8080, 9443}
+    ports = {10250, 6379, 26379, 443, 6443, 53, 80, 8080, 9443}
+    several = _one(rendered, "StatefulSet", "sluice-valkey")["spec"]["replicas"] == 3
     reached = {
         (source, target, port)
         for source, own in pods.items()
@@ -854,6 +868,7 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         ("sluice", "sluice-valkey", 6379),
         ("sluice-store-init", "sluice-valkey", 6379),
         *((name, "sluice-valkey", 6379) for name in cron),
+        *((source, "sluice-valkey", 26379) for source in ("sluice", "sluice-store-init", "sluice-backup") if several),
     }
     assert {path for path in reached if path[1] == "elsewhere"} == {
         ("sluice", "elsewhere", 443),
@@ -861,12 +876,14 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         ("sluice", "elsewhere", 53),
         ("sluice-store-init", "elsewhere", 53),
         *((name, "elsewhere", 53) for name in cron),
+        *([("sluice-valkey", "elsewhere", 53)] if several else []),
     }
     # A Service's port says nothing about those of its pods.
     assert {path for path in reached if path[1] == "webhook"} == {
         *(("sluice", "webhook", port) for port in ports),
         ("sluice-store-init", "webhook", 53),
         *((name, "webhook", 53) for name in cron),
+        *([("sluice-valkey", "webhook", 53)] if several else []),
     }
 
 
@@ -906,8 +923,8 @@ def test_every_container_asks_for_memory_and_has_a_limit(deployed: list[Object])
 
 
 def test_probe_of_valkey_has_its_password_for_old_and_new_clients(deployed: list[Object]) -> None:
-    [container] = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))
-    given = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"]}
+    container = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))[0]
+    given = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"] if item["name"] != "POD_NAME"}
     password = {"name": "sluice-store", "key": "password"}
     assert given == {"VALKEYCLI_AUTH": password, "REDISCLI_AUTH": password}
 
@@ -976,7 +993,37 @@ def test_dev_has_one_replica_and_logs_to_be_read(
 def test_the_store_is_durable_and_never_evicts(deployed: list[Object]) -> None:
     settings = _one(deployed, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"].splitlines()
     assert {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"} <= set(settings)
-    assert _one(deployed, "StatefulSet", "sluice-valkey")["spec"]["replicas"] == 1
+
+
+def test_only_the_store_with_sentinels_has_more_than_one_pod(deployed: list[Object], render: Render) -> None:
+    """Two pods without sentinels would be two stores."""
+    store = _one(deployed, "StatefulSet", "sluice-valkey")
+    programs = [container["command"][-1] for container in _containers(store)]
+    if deployed is not render("ha-store"):
+        assert (store["spec"]["replicas"], len(programs)) == (1, 1)
+        return
+    assert (store["spec"]["replicas"], programs) == (3, ["node", "sentinel"])
+    [apart] = _pod(store)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= _labels(store).items()
+    assert _pod(store)["terminationGracePeriodSeconds"] == 60
+    assert {container["lifecycle"]["preStop"]["exec"]["command"][-1] for container in _containers(store)} == {
+        "handover"
+    }
+    budget = _one(deployed, "PodDisruptionBudget", "sluice-valkey")
+    assert budget["spec"]["maxUnavailable"] == 1
+    pods = {f"sluice-valkey-{number}" for number in range(3)}
+    assert pods <= {service["metadata"]["name"] for service in _of(deployed, "Service")}
+
+
+def test_make_sh_writes_the_sentinels_of_a_store_on_three_nodes(checkout: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    command = [str(checkout / "certs" / "make.sh"), str(tmp_path / "out"), "sluice", "sluice-system", "3"]
+    subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, check=True, capture_output=True)
+    for name, user in (("redis-url", "sluice"), ("admin-redis-url", "default")):
+        address = store_address.parse((tmp_path / "out" / name).read_text())
+        hosts = [f"sluice-valkey-{number}.sluice-system.svc:26379" for number in range(3)]
+        assert ([str(node) for node in address.sentinels], address.name) == (hosts, "sluice-valkey")
+        assert f"//{user}:" in (tmp_path / "out" / name).read_text()
 
 
 def test_only_the_store_of_the_test_overlay_forgets(deployed: list[Object], render: Render) -> None:

@@ -49,6 +49,17 @@ def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pat
     assert rendered(helm) == {place: item for place, item in expected.items() if place[1] != generate.BACKUP}
 
 
+def test_chart_of_three_store_nodes_equals_the_kustomization_with_the_component(helm: pathlib.Path) -> None:
+    expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered("store-nodes")}
+    assert rendered(helm, "--set=store.nodes=3") == expected
+
+
+def test_chart_refuses_another_number_of_store_nodes(helm: pathlib.Path) -> None:
+    command = [str(helm), "template", "sluice", str(generate.CHART), "--set=store.nodes=2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "store.nodes: 1 or 3" in done.stderr) == (1, True)
+
+
 def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
     words = ["image=registry.example/sluice:1", "replicas=2", "store.embedded=false", "store.port=6380"]
     words += [
@@ -67,7 +78,7 @@ def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
     assert container["args"][-1] == "--runtime-config=api/beta=true"
     assert container["resources"]["limits"] == {"memory": "2Gi"}
     rules = objects["NetworkPolicy", "sluice"]["spec"]["egress"]
-    assert rules[0] == {"ports": [{"port": 6380, "protocol": "TCP"}]}
+    assert rules[0] == {"ports": [{"port": port, "protocol": "TCP"} for port in (6380, 26379)]}
     assert {"ports": [{"protocol": "TCP"}], "to": [{"namespaceSelector": {}}]} in rules
     assert rules[-1] == {"ports": [{"port": 8443}]}
     [init] = objects["Job", JOB]["spec"]["template"]["spec"]["containers"]

@@ -1,0 +1,163 @@
+"""The script of a store on three nodes (manifests/store-nodes), run as its pods run it: six processes on loopback addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from apiserver.storage.operations import administration, rights
+from apiserver.storage.options import StoreOptions
+from tests.fixtures.processes import Process, free_port
+from tests.fixtures.sentinels import until
+from tests.fixtures.valkey import packed, reply, server_binary
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = PROJECT / "manifests" / "store-nodes" / "store.sh"
+CONF = PROJECT / "manifests" / "base" / "valkey-configmap.yaml"
+ADMIN, SERVING = "of-the-admin", "of-the-server"
+RESOURCE = "faults.example.com/things"
+CLI = f"""#!/bin/sh
+exec {sys.executable} -IS {PROJECT}/tests/fixtures/valkey_cli.py "$@"
+"""
+GETENT = """#!/bin/sh
+[ "$1" = hosts ] && echo "127.0.77.$((${2##*-} + 1)) $2"
+"""
+
+
+class Pod:
+    """The two containers of one pod, and its volume."""
+
+    def __init__(self, folder: pathlib.Path, programs: pathlib.Path, number: int, ports: tuple[int, int]) -> None:
+        self.address, self.port = f"127.0.77.{number + 1}", ports[0]
+        self.folder, self.data = folder, folder / "data"
+        for name in ("data", "etc/conf", "etc/auth"):
+            (folder / name).mkdir(parents=True)
+        auth = folder / "etc/auth/auth.conf"
+        auth.write_text(f"requirepass {ADMIN}\n{rights.user_line(SERVING)}\n")
+        conf = yaml.safe_load(CONF.read_text())["data"]["valkey.conf"]
+        conf = conf.replace("dir /data", f"dir {self.data}").replace("/etc/valkey/auth/auth.conf", str(auth))
+        (folder / "etc/conf/valkey.conf").write_text(f"{conf}bind {self.address}\n")
+        self._environ = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "POD_NAME": f"sluice-valkey-{number}",
+            "STORE_DATA": str(self.data),
+            "STORE_ETC": str(folder / "etc"),
+            "STORE_LOCAL": self.address,
+            "STORE_PORT": str(ports[0]),
+            "STORE_SENTINEL_PORT": str(ports[1]),
+        }
+        self._running: list[Process] = []
+
+    def start(self) -> None:
+        for word in ("sentinel", "node"):
+            command = ["sh", str(SCRIPT), word]
+            self._running.append(Process(command, log=self.folder / f"{word}.log", environ=self._environ))
+
+    def call(self, word: str) -> int:
+        """Run a probe or a hook."""
+        done = subprocess.run(["sh", SCRIPT, word], env={**os.environ, **self._environ}, check=False)
+        return done.returncode
+
+    def ready(self) -> bool:
+        return self.call("ready") == 0
+
+    def stop(self) -> None:
+        """As a kubelet stops a pod."""
+        self.call("handover")
+        self.kill(signal.SIGTERM)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        for process in self._running:
+            process.stop(number)
+        self._running.clear()
+
+    def ask(self, *words: str) -> bytes:
+        with socket.create_connection((self.address, self.port), 5) as connection, connection.makefile("rb") as replies:
+            connection.sendall(packed("AUTH", ADMIN) + packed(*words))
+            reply(replies)
+            answer: bytes = reply(replies)
+            return answer
+
+    @property
+    def primary(self) -> bool:
+        with contextlib.suppress(OSError, RuntimeError):
+            return b"role:master" in self.ask("INFO", "replication")
+        return False
+
+
+@pytest.fixture
+def pods(tmp_path: pathlib.Path) -> Iterator[list[Pod]]:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "valkey-server").symlink_to(server_binary())
+    for name, text in (("valkey-cli", CLI), ("getent", GETENT)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    ports = free_port(), free_port()
+    made = [Pod(tmp_path / f"pod-{number}", programs, number, ports) for number in range(3)]
+    try:
+        for pod in made:
+            pod.start()
+        until(lambda: all(pod.ready() for pod in made), seconds=120)
+        yield made
+    finally:
+        for pod in made:
+            pod.kill()
+
+
+def _primary(pods: list[Pod]) -> Pod:
+    [found] = [pod for pod in pods if pod.primary]
+    return found
+
+
+def _replaced(pods: list[Pod], old: Pod) -> None:
+    """Wait until another pod is the only primary, and every other one is a replica in step."""
+    until(lambda: not old.primary and sum(pod.primary for pod in pods) == 1, seconds=120)
+    until(lambda: all(pod.ready() for pod in pods), seconds=120)
+
+
+def _init(pods: list[Pod]) -> None:
+    hosts = ",".join(f"{pod.address}:{pod._environ['STORE_SENTINEL_PORT']}" for pod in pods)
+    options = StoreOptions(url=f"redis+sentinel://default:{ADMIN}@{hosts}/sluice-valkey")
+    asyncio.run(administration.init(options, [RESOURCE]))
+
+
+def test_store_of_three_pods_keeps_its_data_in_a_rolling_restart_a_crash_and_the_loss_of_a_volume(
+    pods: list[Pod],
+) -> None:
+    assert _primary(pods) is pods[0]
+    _init(pods)
+
+    for pod in reversed(pods):
+        was = pod.primary
+        pod.stop()
+        if was:
+            assert sum(other.primary for other in pods) == 1, "it stopped before another one had taken over"
+        pod.start()
+        until(pod.ready, seconds=120)
+    assert not pods[0].primary
+
+    old = _primary(pods)
+    old.kill()
+    until(lambda: sum(pod.primary for pod in pods) == 1, seconds=120)
+    old.start()
+    _replaced(pods, old)
+
+    old = _primary(pods)
+    old.kill()
+    shutil.rmtree(old.data)
+    old.data.mkdir()
+    old.start()
+    _replaced(pods, old)
+    assert all(pod.ask("EXISTS", f"{{sl:{RESOURCE}}}:m") == 1 for pod in pods)  # type: ignore[comparison-overlap]
