@@ -28,6 +28,8 @@ class Window:
     end: float = float("inf")
     moved: bool = False
     """Another node became the primary meanwhile."""
+    left: float = float("inf")
+    """When all servers should have left the old primary."""
 
 
 @dataclass
@@ -120,13 +122,15 @@ Inject = Callable[[Bed, random.Random], Awaitable[None]]
 @dataclass(frozen=True)
 class Fault:
     """One kind. `loses`: the durabilities under which acknowledged writes may be lost. `splits`: an old primary may live on, so that a
-    server of ours may follow it for a while. `failovers`: how many it brings about."""
+    server of ours may follow it for a while. `blind`: that server cannot know, until the fault is over. `failovers`: how many it brings
+    about."""
 
     name: str
     inject: Inject
     weight: int = 1
     splits: bool = False
     loses: frozenset[str] = frozenset()
+    blind: bool = False
     failovers: int = 0
 
 
@@ -396,8 +400,8 @@ SENTINEL_FAULTS: Sequence[Fault] = (
     Fault("replica stopped", _replica_stopped, 3),
     Fault("primary stopped and woken", _stopped_and_woken, 3, splits=True, loses=_TWO, failovers=1),
     Fault("primary alone cut off", _primary_alone, 2, splits=True, loses=_ONE, failovers=1),
-    Fault("primary cut off with a server", _primary_with_server, 3, splits=True, loses=_ONE, failovers=1),
-    Fault("primary cut off with a replica", _primary_with_replica, 2, splits=True, loses=_TWO, failovers=1),
+    Fault("primary cut off with a server", _primary_with_server, 3, splits=True, loses=_ONE, blind=True, failovers=1),
+    Fault("primary cut off with a replica", _primary_with_replica, 2, splits=True, loses=_TWO, blind=True, failovers=1),
     Fault("lagging replica promoted", _lagging, 3, loses=_ONE, failovers=1),
     Fault("failed over twice", _twice, 2, splits=True, loses=_TWO, failovers=2),
     Fault("failed over by hand", _failover, 2, splits=True, loses=_TWO, failovers=1),
@@ -406,7 +410,7 @@ SENTINEL_FAULTS: Sequence[Fault] = (
     Fault("sentinel killed", _sentinel_killed, 3),
     Fault("all sentinels killed", _sentinels_killed, 2),
 )
-UNWANTED = Fault("failover that no fault wanted", _failover, splits=True, loses=_TWO)
+UNWANTED = Fault("failover that no fault wanted", _failover, splits=True, loses=_TWO, blind=True)
 """A busy machine stops programs, too."""
 
 

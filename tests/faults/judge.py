@@ -45,7 +45,7 @@ class Judge:
     # What may be
 
     def _within(self, windows: Iterable[Window], sent: float, done: float) -> bool:
-        return any(w.begin - IN_FLIGHT <= done and sent <= w.end + AFTER for w in windows)
+        return any(w.begin - IN_FLIGHT <= done and sent <= min(w.end + AFTER, w.left) for w in windows)
 
     def _lost(self, what: str, sent: float, done: float) -> None:
         if self._within(self._lossy, sent, done):
@@ -285,7 +285,8 @@ class Judge:
         if expired.version not in survivors:
             return
         behind = expired.shown < expired.version or expired.shown not in survivors
-        if behind and self._within(self._split, expired.sent, expired.done):
+        split = any(w.begin - AFTER <= expired.done and expired.sent <= w.end + AFTER for w in self._split)
+        if behind and split:
             self.counts["excused: 410 of an old primary"] += 1
         else:
             text = f"410 by {expired.server} for {expired.version}, which survived; it had shown {expired.shown}"
