@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apiserver
 from tests.faults.campaign import Load, Report, campaign
+from tests.fixtures.processes import Died
 
 PACKAGE = Path(apiserver.__file__).parent
 LAGGING = ("lagging replica promoted",)
@@ -72,7 +73,7 @@ BUGS = (
     Bug(
         "a consistent read does not ask the store",
         "storage/barrier.py",
-        "session.reads.submit(self._replica.commands.head, partial(self._answered, session, round_))",
+        "session.reads.submit(question, partial(self._answered, session, round_))",
         "self._asking = False; self._pass(round_)",
         AWAY,
     ),
@@ -163,8 +164,8 @@ BUGS = (
     Bug(
         "a session stays with a primary that the sentinels have left",
         "storage/sentinel.py",
-        "if other != node:\n                raise",
-        "if other is None:\n                raise",
+        "if other != node:\n                self._left",
+        "if other is None:\n                self._left",
         ("failed over by hand",),
         "sentinel",
     ),
@@ -228,17 +229,12 @@ async def hunt(bug: Bug, *, faults: int, seed: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="b") as folder:
         code = Path(folder) / "code"
         await asyncio.to_thread(bug.plant, code)
-        report = Report()
-        try:
-            async with campaign(
-                Path(folder) / "c", bug.topology, seed=seed, load=Load(watchers=30), only=bug.faults, code=code
-            ) as running:
-                report = running.report
-                while report.injected < faults and not report.findings:
-                    await running.round(min(6, faults - report.injected))
-        except Exception as error:  # noqa: BLE001 - a server that does not start is found, too
-            report.findings.append(repr(error))
-        return report
+        async with campaign(
+            Path(folder) / "c", bug.topology, seed=seed, load=Load(watchers=30), only=bug.faults, code=code
+        ) as running:
+            while running.report.injected < faults and not running.report.findings:
+                await running.round(min(6, faults - running.report.injected))
+        return running.report
 
 
 def main() -> int:
@@ -250,7 +246,12 @@ def main() -> int:
     bugs = [bug for bug in BUGS if not chosen.name or any(word in bug.name for word in chosen.name)]
     missed = 0
     for bug in bugs:
-        report = asyncio.run(hunt(bug, faults=chosen.faults, seed=chosen.seed))
+        try:
+            report = asyncio.run(hunt(bug, faults=chosen.faults, seed=chosen.seed))
+        except Died as error:  # on a machine that is too busy
+            print(f"NOT TRIED: {bug.name}\n    {error!r:.200}", flush=True)
+            missed += 1
+            continue
         missed += not report.findings
         first = report.findings[0][:200] if report.findings else ""
         print(f"{'found' if first else 'MISSED'} after {report.injected} faults: {bug.name}\n    {first}", flush=True)

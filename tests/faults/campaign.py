@@ -50,7 +50,7 @@ class Load:
 
 @dataclass
 class Report:
-    """What came of rounds."""
+    """The counts and findings of rounds."""
 
     faults: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -326,8 +326,9 @@ async def campaign(
         else:
             await asyncio.to_thread(_install_with, code, topology.nodes[0].server.url)
         authorities = Authorities(folder / "authorities")
+        promise = [f"--store-durability={durability}"] if name == "sentinel" else []
         for number in range(load.servers):
-            server = Replica(f"server-{number}", authorities, topology.url(), [*QUICK, *flags], code=code)
+            server = Replica(f"server-{number}", authorities, topology.url(), [*QUICK, *promise, *flags], code=code)
             network.add(server.name, lambda server=server: server.pid)  # type: ignore[misc]
             server.launch()
             servers.append(server)

@@ -34,7 +34,7 @@ class Window:
 
 @dataclass
 class Bed:
-    """What faults are injected into."""
+    """The store, its network and our servers: faults are injected into these."""
 
     topology: Topology
     network: Network

@@ -42,7 +42,7 @@ class Judge:
         self.findings: list[str] = []
         self.counts: Counter[str] = Counter()
 
-    # What may be
+    # Excuses
 
     def _within(self, windows: Iterable[Window], sent: float, done: float) -> bool:
         return any(w.begin - IN_FLIGHT <= done and sent <= min(w.end + AFTER, w.left) for w in windows)
@@ -262,7 +262,7 @@ class Judge:
         self.counts["events"] += len(told)
 
     def _one_state(self, records: Records, watchers: Sequence[Watcher]) -> None:
-        """Whoever is told of a version is told the same, whether it survived or not."""
+        """All clients see a version in one state, whether it survived or not."""
         known: dict[tuple[type, str, bool, int], Seen] = {}
         for watcher in watchers:
             for segment in watcher.segments:

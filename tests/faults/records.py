@@ -135,7 +135,7 @@ class Expired:
 
 @dataclass
 class Segment:
-    """What a watcher was told from a list on, up to a 410 or the end. `told` has the time and the server of each event."""
+    """The events of a watcher from a list on, up to a 410 or the end. `told` has the time and the server of each event."""
 
     begin: int = 0
     initial: list[Seen] | None = None
@@ -155,7 +155,7 @@ class Records:
     cut: list[tuple[str, float, str]] = field(default_factory=list)
     """Answers and watches that did not end as HTTP wants it: server, time, what."""
     wrong: list[str] = field(default_factory=list)
-    """What is wrong by itself."""
+    """Answers that are wrong by themselves."""
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     shown: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
     """By server and plural: when a higher version than before was shown."""

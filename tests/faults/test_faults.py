@@ -1,4 +1,4 @@
-"""A minute of what `make faults` does for hours."""
+"""Run a minute of `make faults`, from a fixed seed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Node:
 
 
 class Topology(Protocol):
-    """What campaigns and faults need of a store. Methods that are not coroutines block."""
+    """A store, as campaigns and faults need it. Methods that are not coroutines block."""
 
     name: str
     nodes: list[Node]

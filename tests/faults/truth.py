@@ -1,4 +1,4 @@
-"""What the store held in the end: its logs, as another client of Valkey reads them."""
+"""Read the logs of the store at the end of a round, as another client of Valkey does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FENCE, DELETE = b"9", b"2"
 
 
 class Change(NamedTuple):
-    """An entry of the log. `previous`: the version of the object before, 0 if there was none."""
+    """An entry of the log. `previous`: the version of the object before, 0 if the object was created."""
 
     version: int
     key: Key
