@@ -21,13 +21,13 @@ from apiserver import metrics
 from apiserver.runtime import tasks
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.offload import READ_STORED
-from apiserver.storage import access, pipeline, sentinel
+from apiserver.storage import access, pipeline
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
 from apiserver.storage.functions import Head
 from apiserver.storage.lineage import Link
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.primaries import cluster
+from apiserver.storage.primaries import cluster, sentinel
 from apiserver.storage.primaries.connector import Connector, Locator
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write

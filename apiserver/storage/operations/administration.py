@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from apiserver.storage import durability, functions, sentinel
+from apiserver.storage import durability, functions
 from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
@@ -27,6 +27,7 @@ from apiserver.storage.preflight import (
     survey,
     unknown,
 )
+from apiserver.storage.primaries import sentinel
 from apiserver.storage.primaries.parts import Part, parts
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision

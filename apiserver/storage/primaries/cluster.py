@@ -28,7 +28,7 @@ from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Disconnected, Redirected, Rejected, pack
 from apiserver.storage.preflight import LIBRARY_LIST, NO_CLUSTER, library_refusals
 from apiserver.storage.primaries.connector import Opening
-from apiserver.storage.sentinel import Line
+from apiserver.storage.primaries.sentinel import Line
 from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from apiserver.config.store_address import Node
-from apiserver.storage import sentinel
 from apiserver.storage.functions import Commands
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Rejected
-from apiserver.storage.primaries import cluster
+from apiserver.storage.primaries import cluster, sentinel
 
 
 class Part(NamedTuple):

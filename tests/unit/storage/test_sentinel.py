@@ -23,7 +23,7 @@ from apiserver.storage.functions import Commands
 from apiserver.storage.operations import administration, rights
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
-from apiserver.storage.sentinel import Line, Sentinels
+from apiserver.storage.primaries.sentinel import Line, Sentinels
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, forget, install, patient, value
