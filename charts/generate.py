@@ -1,5 +1,6 @@
-"""Writes charts/sluice from manifests/: the objects of `base`, `store-init`, `backup` and `store-nodes` as kustomize renders them, with
-values in the places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the two together.
+"""Writes charts/sluice from manifests/: the objects of `base`, `store-init`, `backup` and `store-nodes` as kustomize renders them,
+with values in the places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the
+two together.
 
 Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
