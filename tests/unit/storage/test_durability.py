@@ -166,14 +166,14 @@ def test_replicas_in_step_are_online_and_were_heard_lately() -> None:
 async def test_acknowledged_write_is_on_a_replica(trio: Trio, resource: str, opened: Opened) -> None:
     store = await opened()
     for number in range(50):
-        entry = await create(store, f"k{number}")
+        entry = await created_at_last(store, f"k{number}")
         assert entry.revision in {row(replica, resource, f"k{number}") for replica in trio.replicas}
 
 
 async def test_acknowledged_write_of_all_is_on_each_replica(trio: Trio, resource: str, opened: Opened) -> None:
     store = await opened(durability.ALL)
     for number in range(20):
-        entry = await create(store, f"k{number}")
+        entry = await created_at_last(store, f"k{number}")
         assert {row(replica, resource, f"k{number}") for replica in trio.replicas} == {entry.revision}
 
 
