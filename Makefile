@@ -83,7 +83,7 @@ differential: binaries ## the recorded answers of a real kube-apiserver against 
 hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of its own: some eight minutes (ARGS=--help)
 	$(BIN)/python -m tests.hostile $(ARGS)
 
-faults: venv ## faults in a store of each form and in its servers, drawn from a seed, and a judge of all that clients got (ARGS=--help; ARGS=--bugs: bugs that it must find)
+faults: venv ## faults in a store of each form and in its servers, drawn from a seed, and a judge of all that clients got (ARGS=--help; python -m tests.faults.bugs plants bugs that it must find)
 	$(BIN)/python -m tests.faults $(ARGS)
 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import uvloop
 
+from apiserver.apimachinery.releases import NEWEST, at
 from apiserver.codecs.objects import indexed
 from apiserver.resources import resourceslice
 from apiserver.storage import functions
@@ -130,7 +131,7 @@ async def barriers(store: Store, server: int, count: int) -> None:
 
 
 async def opened(options: StoreOptions) -> Stores:
-    stores = await open_stores(options, {RESOURCE: indexed.reader(resourceslice.RESOURCE)})
+    stores = await open_stores(options, {RESOURCE: indexed.reader(at(NEWEST, (resourceslice.RESOURCE,))[0])})
     await stores.ready()
     return stores
 

@@ -1,5 +1,5 @@
 #!lua name=sluice1
--- The twelve functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
+-- The fourteen functions of the store, schemas 1 and 2. Names carry the version, so that sl2_* can be loaded beside them.
 --
 -- KEYS (all functions): 1 objects (hash)  2 revisions (hash: "<id> <token> <uid>")  3 log (stream)  4 meta (hash)  5 epochs (hash)
 --   meta: epoch, last, floor, schema, init, count, bytes, raised

@@ -163,7 +163,7 @@ BUGS = (
     ),
     Bug(
         "a session stays with a primary that the sentinels have left",
-        "storage/sentinel.py",
+        "storage/primaries/sentinel.py",
         "if other != node:\n                self._left",
         "if other is None:\n                self._left",
         ("failed over by hand",),

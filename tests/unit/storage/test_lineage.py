@@ -416,7 +416,7 @@ NOT_ASKED = [
     "warning: may not ask: appendfsync and no-appendfsync-on-rewrite unknown",
     "warning: may not ask: the rights of the user sluice unknown",
 ]
-"""What the serving user cannot know."""
+"""The warnings that the serving user always gets: it may not ask."""
 
 
 async def test_init_and_check_warn_of_late_disk_writes_where_permitted(
