@@ -1,6 +1,7 @@
 """The shared barrier of one resource: it makes a read see every write that was acknowledged before the read began.
 
-With `--store-durability=replica` or `all` the answer also says how many replicas are in step. With too few, reads fail.
+With `--store-durability=replica` or `all` the answer also says how many replicas are in step. With too few, reads fail. Otherwise they
+wait until replicas have what memory shows (`durability.Replicated`).
 
 The question to the store must leave after the read's call. So reads join the round that leaves next, never a round that has left.
 While one round is under way, the next one collects reads, and a single question serves all of them.
@@ -92,13 +93,29 @@ class Barrier:
                 if session.in_step < need or session.unconfirmed:
                     raise Unavailable(session.shortage())
         except StorageError as error:
-            if isinstance(error, Lost):
-                self._replica.lost(str(error))
-            elif isinstance(error, Foreign):
-                session.give_up(str(error))
-            self._fail(round_, Unavailable(str(error)))
+            self._refuse(session, round_, error)
             return
         last = keys.revision(head[2])
+        if need:
+            session.replicated.ask(self._replica.commands, last, partial(self._replicated, session, round_, last))
+        else:
+            self._reach(round_, last)
+
+    def _replicated(self, session: Session, round_: _Round, last: Revision, error: StorageError | None) -> None:
+        if error is None:
+            self._reach(round_, last)
+        else:
+            self._refuse(session, round_, error)
+
+    def _refuse(self, session: Session, round_: _Round, error: StorageError) -> None:
+        if isinstance(error, Lost):
+            self._replica.lost(str(error))
+        elif isinstance(error, Foreign):
+            session.give_up(str(error))
+        self._fail(round_, Unavailable(str(error)))
+
+    def _reach(self, round_: _Round, last: Revision) -> None:
+        """Pass once memory has this version."""
         if self._replica.filled and self._replica.applied >= last:
             self._pass(round_)
         elif round_.waiters:

@@ -3,6 +3,9 @@
 A primary answers before its replicas have a write, so a failover can lose what it answered. WAIT, sent behind writes on the same
 connection, returns how many replicas have them. It knows only what its own connection wrote.
 
+A client may also act on what it reads: a consistent read, or a refusal such as 404 or 409. So those wait until replicas have what they
+rest on (`Replicated`). Watches do not wait, and a failover ends those that saw a lost version.
+
     primary   acknowledge what the primary has on disk
     replica   one replica too: nothing acknowledged is lost with the primary
     all       every replica that the sentinels or the cluster know: nothing acknowledged is lost in any failover, and writes stop while one
@@ -12,10 +15,17 @@ connection, returns how many replicas have them. It knows only what its own conn
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from apiserver.config import store_address
+from apiserver.storage import functions
+from apiserver.storage.errors import Unavailable
+from apiserver.storage.functions import Commands
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
+from apiserver.watchcache.entry import Revision
+from apiserver.watchcache.errors import StorageError
 
 PRIMARY, REPLICA, ALL = "primary", "replica", "all"
 
@@ -74,3 +84,65 @@ async def refusals(connection: Connection, options: StoreOptions) -> list[str]:
     except (Rejected, Failed) as error:
         return [f"--store-durability={of(options)} needs WAIT, which the store refuses: {error}"]
     return []
+
+
+Told = Callable[[StorageError | None], None]
+"""Is called with None, or with the reason why replicas may lack a version."""
+
+
+class Replicated:
+    """The versions that enough replicas have, as far as one session knows, and one question at a time for later ones.
+
+    A replica has all that the primary sent before its offset. So a version that it has confirms all earlier ones of that log.
+    """
+
+    def __init__(self, connection: Connection, need: Callable[[], int]) -> None:
+        """`connection` answers the questions. It blocks for CONFIRM_SECONDS at most."""
+        self._connection = connection
+        self._need = need
+        self._upto: dict[bytes, Revision] = {}
+        self._next: dict[Commands, list[Told]] = {}
+        self._asking = False
+
+    def has(self, log: bytes, revision: Revision) -> None:
+        """Note that enough replicas have this version of a log."""
+        if revision > self._upto.get(log, 0):
+            self._upto[log] = revision
+
+    def ask(self, commands: Commands, revision: Revision | None, told: Told) -> None:
+        """Call `told` once enough replicas have this version of the log, or all of the log now; or with an error, within seconds."""
+        if revision is not None and revision <= self._upto.get(commands.log, 0):
+            told(None)
+            return
+        self._next.setdefault(commands, []).append(told)
+        if not self._asking:
+            self._ask()
+
+    def _ask(self) -> None:
+        asked, self._next = self._next, {}
+        self._asking, need = True, self._need()
+        ends: dict[Commands, Any] = {}
+        for commands in asked:
+            self._connection.submit(commands.touch, partial(ends.__setitem__, commands))
+        self._connection.submit(wait(need), partial(self._answered, asked, ends, need))
+
+    def _answered(
+        self, asked: Mapping[Commands, list[Told]], ends: Mapping[Commands, Any], need: int, reply: Any
+    ) -> None:
+        for commands, waiting in asked.items():
+            try:
+                for answer in (ends[commands], reply):
+                    if isinstance(answer, StorageError):
+                        raise answer
+                end = functions.touched(ends[commands])
+                if reply < need:
+                    raise Unavailable(f"{reply} replicas of {need} have what this rests on")
+                self.has(commands.log, end)
+                error = None
+            except StorageError as refused:
+                error = refused
+            for told in waiting:
+                told(error)
+        self._asking = False
+        if self._next:
+            self._ask()

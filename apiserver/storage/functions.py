@@ -222,10 +222,12 @@ def in_step(reply: list[Any]) -> int:
     return int(reply[11]) if len(reply) > 11 else 0
 
 
-def touched(reply: list[Any]) -> None:
-    """Check an answer of `touch`. Raises Lost and Foreign."""
-    if found(reply)[0] != b"OK":
+def touched(reply: list[Any]) -> Revision:
+    """Return the end of the log from an answer to `touch`. Raises Lost and Foreign."""
+    word, last = found(reply)[:2]
+    if word != b"OK":
         raise Foreign
+    return keys.revision(last)
 
 
 def own_head(reply: list[Any]) -> Head:

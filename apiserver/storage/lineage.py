@@ -80,11 +80,14 @@ class Session:
     """Too few replicas confirmed the last writes. Nothing is written until enough do."""
     waits: int = 0
     """Questions to replicas under way."""
+    replicated: durability.Replicated = field(init=False)
+    """The versions that replicas are known to have."""
     connections: tuple[Connection, ...] = field(init=False)
     _given_up: asyncio.Future[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.connections = (self.reads, self.writes, self.bulk)
+        self.replicated = durability.Replicated(self.bulk, lambda: self.need())  # noqa: PLW0108  (it is set later)
         self._given_up = asyncio.get_running_loop().create_future()
 
     def give_up(self, reason: str) -> None:

@@ -11,6 +11,7 @@
 With `--store-durability=replica` or `all` a write is done once its log brought it and replicas confirmed it, both in one session. WAIT
 follows each group of batches. It knows only what its own connection wrote, so for writes that were found in the log this module
 first writes something itself (`touch`). The next primary may lack an entry that the log brought before a failover, so it is looked up.
+A refusal for what the store holds waits until replicas have that, too (`durability.Replicated`).
 
 A caller may leave at any point; the write goes on. This module knows one log per resource, not what is in it.
 """
@@ -329,11 +330,12 @@ class Writer:
                 pending.deleted = writes.log.entry(write.key, write.expected, answer[2])
             self._acknowledged(session, pending, keys.revision(answer[1]))
         elif word == b"EXISTS":
-            self._fail(pending, KeyExists(writes.log.entry(write.key, keys.revision(answer[1]), answer[2])))
+            self._refused(session, pending, KeyExists(writes.log.entry(write.key, keys.revision(answer[1]), answer[2])))
         elif word == b"CONFLICT":
-            self._fail(pending, Moved(write.key, writes.log.entry(write.key, keys.revision(answer[1]), answer[2])))
+            held = writes.log.entry(write.key, keys.revision(answer[1]), answer[2])
+            self._refused(session, pending, Moved(write.key, held))
         elif word == b"NOTFOUND":
-            self._fail(pending, Moved(write.key, None))
+            self._refused(session, pending, Moved(write.key, None))
         elif word == b"LATE":
             session.clock.heard(int(answer[1]))
             self._again(pending, "the store's clock moved")
@@ -351,6 +353,19 @@ class Writer:
             self._fail(pending, Lost(f"the store lost its data: {answer[1].decode()}"))
         else:
             self._fail(pending, Rejected(answer[1].decode()))
+
+    def _refused(self, session: Session, pending: Pending, why: KeyExists | Moved) -> None:
+        """Refuse a write for what the store holds, once replicas have that."""
+        if not self._confirms:
+            self._fail(pending, why)
+            return
+
+        def told(error: StorageError | None) -> None:
+            self._fail(pending, why if error is None else Unavailable(str(error)))
+
+        # Only all of the log shows that a key is absent.
+        revision = why.entry.revision if why.entry is not None else None
+        session.replicated.ask(pending.writes.log.commands, revision, told)
 
     def _acknowledged(self, session: Session, pending: Pending, revision: Revision) -> None:
         """Note the commit. The caller gets its entry from the log, which may have brought it already."""
@@ -417,6 +432,8 @@ class Writer:
         metrics.STORE_CONFIRM_SECONDS.only.observe(self._loop.time() - asked.at)
         session.unconfirmed = reply < asked.need
         for pending in asked.sent:
+            if pending.acked is not None and not session.unconfirmed:
+                session.replicated.has(pending.writes.log.commands.log, pending.acked)
             if pending.acked is None or pending.change.token not in self._waiting:
                 continue
             if session.unconfirmed:

@@ -109,8 +109,9 @@ class Connector:
         self.link = Link(options.fault)
         self.writer = Writer(options, boot_id=boot_id, loop=loop)
         self.filled_once = asyncio.Event()
-        self._unfrozen = 0
         """All memory of the first resources was filled once."""
+        self._unfrozen = 0
+        """Objects that were filled since the last freeze."""
         self._node: Node | None = None
         """The server of the present session, if the locator named it."""
         self._epochs: dict[str, int] = {}

@@ -273,6 +273,35 @@ async def test_write_without_replicas_is_refused_before_it_is_executed(
     assert length(own_server, resource) == before
 
 
+async def test_consistent_reads_and_refusals_of_all_servers_wait_until_replicas_have_what_they_rest_on(
+    trio: Trio, resource: str, opened: Opened, patience: Patience
+) -> None:
+    """Otherwise a failover could bring back an object for which a client got 404."""
+    one, other = await opened(), await opened()
+    held = await create(one, "a")
+    patience(0.3)
+    trio.signal(signal.SIGSTOP)
+    with pytest.raises(OutcomeUnknown):
+        await change(one, "delete", held)
+    await eventually(lambda: other.applied > held.revision)
+    for ask in (other.barrier(), change(other, "delete", held), create(other, "b")):
+        with pytest.raises((Unavailable, OutcomeUnknown)):
+            await ask
+    trio.signal(signal.SIGCONT)
+    patience(60.0)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                assert await other.barrier() >= other.applied
+                break
+            except Unavailable:
+                await asyncio.sleep(0.01)
+    with pytest.raises(Moved):
+        await change(other, "delete", held)
+    for replica in trio.replicas:
+        await eventually(partial(_as_told, replica, resource, "a", "delete", held))
+
+
 async def test_missing_replica_stops_writes_of_all_alone(trio: Trio, resource: str, opened: Opened) -> None:
     one, all_ = await opened(), await opened(durability.ALL)
     trio.replicas[1].kill()

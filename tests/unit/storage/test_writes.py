@@ -141,10 +141,10 @@ class Stage:
         self.tasks: list[asyncio.Task[None]] = []
 
     def attach(self, run_id: str, *, client_id: int) -> Session:
-        self.writes, self.reads, bulk = Wire(client_id), Wire(), Wire()
+        self.writes, self.reads, self.bulk = Wire(client_id), Wire(), Wire()
         clock = ServerClock(self.loop)
         clock.heard(1_000_000)
-        reads, writes, bulk_ = (cast(Connection, wire) for wire in (self.reads, self.writes, bulk))
+        reads, writes, bulk_ = (cast(Connection, wire) for wire in (self.reads, self.writes, self.bulk))
         self.session = Session(run_id, clock, reads, writes, bulk_, heads={}, refusals=[], missing={})
         self.session.need = durability.needed(self.options)
         self.session.in_step = 2
@@ -589,6 +589,62 @@ async def test_write_is_done_once_the_log_and_replicas_have_it(log_first: bool) 
         assert not future.done()
         step()
     assert (await future).revision == R11
+
+
+REFUSALS = {
+    "exists": ([b"EXISTS", b"7-9", value("a")], KeyExists),
+    "conflict": ([b"CONFLICT", b"7-9", value("a")], Moved),
+    "absent": ([b"NOTFOUND"], Moved),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_refusal_waits_until_replicas_have_what_it_rests_on(name: str) -> None:
+    answer, error = REFUSALS[name]
+    stage = Stage(CONFIRMED)
+    future = stage.commit("a")
+    (await stage.sent()).answer(answer)
+    touch, wait = stage.bulk.sent
+    assert (touch.name, wait.waits_for) == ("sl1_touch", 1)
+    touch.answer([b"OK", b"7-10"])
+    assert not future.done()
+    wait.answer(1)
+    with pytest.raises(error):
+        await future
+    if name == "absent":
+        return
+    second = stage.commit("a")
+    await stage.sent()
+    (await stage.sent()).answer(answer)
+    assert len(stage.bulk.sent) == 2, "replicas have all up to 7-10"
+    with pytest.raises(error):
+        await second
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_refusal_without_replicas_that_confirm_becomes_unavailable(broken: bool) -> None:
+    stage = Stage(CONFIRMED)
+    future = stage.commit("a")
+    (await stage.sent()).answer([b"NOTFOUND"])
+    touch, wait = stage.bulk.sent
+    touch.answer(Disconnected("gone") if broken else [b"OK", b"7-10"])
+    wait.answer(Disconnected("gone") if broken else 0)
+    with pytest.raises(Unavailable, match="gone" if broken else "0 replicas of 1 have what this rests on"):
+        await future
+
+
+async def test_refusals_share_the_next_question_to_replicas() -> None:
+    stage = Stage(CONFIRMED)
+    futures = [stage.commit(name) for name in "abc"]
+    batch, _ = await stage.sent(), await stage.sent()
+    batch.answer([b"OK", *[[b"NOTFOUND"]] * 3])
+    touch, wait = list(stage.bulk.sent)
+    touch.answer([b"OK", b"7-10"])
+    wait.answer(1)
+    again, last = list(stage.bulk.sent)[2:]
+    again.answer([b"OK", b"7-10"])
+    last.answer(1)
+    assert {type(error) for error in await asyncio.gather(*futures, return_exceptions=True)} == {Moved}
 
 
 async def test_one_question_to_replicas_follows_the_batches_of_all_resources() -> None:
