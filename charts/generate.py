@@ -1,6 +1,6 @@
 """Writes charts/sluice from manifests/: the objects of `base`, `store-init`, `backup` and `store-nodes` as kustomize renders them,
-with values in the places where clusters differ, and templates for definitions. `make chart`; tests/structure/test_chart.py holds the
-two together.
+with values in the places where clusters differ, and the templates of texts.py. `make chart`; tests/structure/test_chart.py holds the
+two together. schema.py makes the schema of the values.
 
 Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
@@ -9,6 +9,7 @@ what kustomize makes, but for the namespace, which Helm makes itself.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pathlib
 import re
@@ -21,6 +22,7 @@ from typing import Any
 import yaml
 
 from apiserver import __version__
+from charts import schema, texts
 from tests.e2e.controlplane import binaries
 
 PROJECT = pathlib.Path(__file__).resolve().parents[1]
@@ -43,6 +45,7 @@ Object = dict[str, Any]
 WRITTEN = "Written by `make chart`, from manifests/."
 VALUE = re.compile(r"\.Values\.([\w.]+)")
 _ACTION = re.compile(r"'?«(.*?)»'?")
+_OPTIONAL = re.compile(r"^( *)(\w+): '?«with (\S+)»'?\n", re.MULTILINE)
 _BLOCK = re.compile(r"^( *)([^\s:]+): '?»(.*?)«'?$", re.MULTILINE)
 
 CHART_YAML: Object = {
@@ -54,57 +57,6 @@ CHART_YAML: Object = {
     "appVersion": __version__,
 }
 
-VALUES = """# {written} Comments and defaults are in charts/generate.py and manifests/base.
-# The image, wherever it was pushed.
-image: {image}
-imagePullPolicy: {policy}
-replicas: {replicas}
-# manifests/README.md, "Memory". No limit of CPU: a throttled process delays every watch.
-resources:
-{resources}
-# Further arguments of `sluice serve`, as in --runtime-config=resource.sluice.dev/v1beta1=true.
-extraArgs: []
-# Further variables, the twins of flags among them (`sluice serve --help`): name and value.
-extraEnv: []
-# Further rules of what Sluice may reach (`egress` of a NetworkPolicy): manifests/README.md, "Network".
-extraEgress: []
-# Installed packages whose kinds are served, too (docs/kinds.md, "In a cluster").
-kinds: []
-# Files of CustomResourceDefinitions that are served, too, by name: --set-file 'crds.widgets\\.yaml=widgets.yaml'. Together at most 1 MiB
-# (docs/crds.md, "In a cluster").
-crds: {{}}
-# Whether the built-in kinds are served. Without them, set crds or kinds.
-builtinKinds: true
-store:
-  # A Valkey beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
-  # and `port` which port the NetworkPolicies let through.
-  embedded: true
-  port: 6379
-  # 1, or 3: pods on three nodes, with a Sentinel in each. Then the Secret has the addresses of the sentinels (manifests/README.md,
-  # "A store on three nodes"). It cannot be changed afterwards without a move of the data.
-  nodes: 1
-  image: {store_image}
-  size: {size}
-  # null is the cluster's default StorageClass.
-  storageClassName: null
-  resources:
-{store_resources}
-  # The Job that creates the store comes with the first installation only, because a store that was lost must not be created again without a
-  # word. After an upgrade that adds kinds, by another image or in `kinds`: --set store.init=true, once.
-  init: false
-# Backs the store up into a volume of its own (docs/backup.md), as the user of the key `backup-redis-url` of the Secret `sluice-store`.
-backup:
-  enabled: false
-  schedule: {schedule}
-  size: {backup_size}
-  storageClassName: null
-certificates:
-  # cert-manager with its CA injector writes the Secret `sluice-serving` and the APIService's caBundle. Otherwise the Secret is yours
-  # (tls.crt, tls.key; certs/README.md), and caBundle the base64 of the CA that vouches for it.
-  certManager: false
-  caBundle: ""
-"""
-
 
 def action(text: str) -> str:
     """In place of a value."""
@@ -114,6 +66,11 @@ def action(text: str) -> str:
 def block(text: str) -> str:
     """In place of a list or mapping; Helm indents it."""
     return f"»{text}«"
+
+
+def optional(value: str) -> str:
+    """In place of a list or mapping that is missing when the value is empty."""
+    return f"«with {value}»"
 
 
 def rendered(*components: str) -> list[Object]:
@@ -133,14 +90,18 @@ def rendered(*components: str) -> list[Object]:
 def files() -> dict[str, str]:
     """The files of the chart, by their paths in it."""
     objects = rendered()
+    values = _values(objects)
     written: dict[str, str] = {
         "Chart.yaml": f"# {WRITTEN}\n{_dumped(CHART_YAML)}",
-        "values.yaml": _values(objects),
-        "templates/NOTES.txt": NOTES,
-        "templates/_definitions.tpl": DEFINITIONS,
-        "templates/configmap-sluice-crds.yaml": CRDS_CONFIGMAP,
-        "templates/apiservice-crds.yaml": CRDS_APISERVICES,
-        "templates/clusterrole-crds.yaml": CRDS_ROLES,
+        "values.yaml": values,
+        "values.schema.json": f"{json.dumps(schema.schema(values), indent=2, ensure_ascii=False)}\n",
+        "templates/NOTES.txt": texts.NOTES,
+        "templates/_definitions.tpl": texts.DEFINITIONS,
+        "templates/configmap-sluice-crds.yaml": texts.CRDS_CONFIGMAP,
+        "templates/apiservice-crds.yaml": texts.CRDS_APISERVICES,
+        "templates/clusterrole-crds.yaml": texts.CRDS_ROLES,
+        "templates/metrics-reader.yaml": texts.METRICS_READER,
+        "templates/servicemonitor-sluice.yaml": texts.SERVICE_MONITOR,
     }
     one, three = ({_file(item): item for item in found} for found in (objects, rendered("store-nodes")))
     assert len(one) == len(objects)
@@ -166,150 +127,10 @@ def _file(item: Object) -> str:
     return f"templates/{item['kind'].lower()}-{item['metadata']['name']}.yaml"
 
 
-NOTES = """{{- if .Release.IsInstall -}}
-The Job sluice-store-init waits for the store and creates what Sluice needs in it. Then:
-
-  kubectl wait apiservice/v1.resource.sluice.dev --for=condition=Available --timeout=5m
-{{- end }}
-"""
-
-
-DEFINITIONS = """{{- /* The definitions in the value crds, as JSON. */ -}}
-{{- define "sluice.definitions" -}}
-{{- $found := list }}
-{{- range $file, $text := .Values.crds }}
-{{- range $document := regexSplit "(?m)^---[ \\t\\r]*(#.*)?$" $text -1 }}
-{{- $item := fromYaml $document }}
-{{- with $item.Error }}{{- fail (printf "crds: %s: %s" $file .) }}{{- end }}
-{{- range (ternary $item.items (list $item) (hasSuffix "List" (toString $item.kind))) }}
-{{- if eq (toString .kind) "CustomResourceDefinition" }}{{- $found = append $found . }}{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- toJson (dict "definitions" $found) }}
-{{- end }}
-"""
-CRDS_CONFIGMAP = """{{- with .Values.crds }}
-{{- $size := 0 }}
-{{- range . }}{{- $size = add $size (len .) }}{{- end }}
-{{- if gt (int $size) 1048576 }}
-{{- fail (printf "crds: %d bytes, and a ConfigMap has at most 1048576: see `sluice manifests`" (int $size)) }}
-{{- end }}
-apiVersion: v1
-data:
-{{- toYaml . | nindent 2 }}
-kind: ConfigMap
-metadata:
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-  name: sluice-crds
-  namespace: {{ $.Release.Namespace }}
-{{- end }}
-"""
-CRDS_APISERVICES = """{{- $served := dict }}
-{{- range (include "sluice.definitions" . | fromJson).definitions }}
-{{- $group := .spec.group }}
-{{- range .spec.versions }}
-{{- if .served }}{{- $_ := set $served (printf "%s.%s" .name $group) (dict "group" $group "version" .name) }}{{- end }}
-{{- end }}
-{{- end }}
-{{- range $name, $spec := $served }}
----
-apiVersion: apiregistration.k8s.io/v1
-kind: APIService
-metadata:
-{{- if $.Values.certificates.certManager }}
-  annotations:
-    cert-manager.io/inject-ca-from: {{ $.Release.Namespace }}/sluice-serving
-{{- end }}
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-  name: {{ $name }}
-spec:
-{{- with $.Values.certificates.caBundle }}
-  caBundle: {{ . }}
-{{- end }}
-  group: {{ $spec.group }}
-  groupPriorityMinimum: 1000
-  service:
-    name: sluice
-    namespace: {{ $.Release.Namespace }}
-    port: 443
-  version: {{ $spec.version }}
-  versionPriority: 100
-{{- end }}
-"""
-CRDS_ROLES = """{{- $read := dict }}
-{{- $written := dict }}
-{{- $scaled := dict }}
-{{- range (include "sluice.definitions" . | fromJson).definitions }}
-{{- if eq .spec.scope "Namespaced" }}
-{{- $group := .spec.group }}
-{{- $plural := .spec.names.plural }}
-{{- $_ := set $read $group (append (default list (index $read $group)) $plural) }}
-{{- $_ := set $written $group (append (default list (index $written $group)) $plural) }}
-{{- range .spec.versions }}
-{{- if .storage }}
-{{- range $name, $subresource := .subresources }}
-{{- if and (kindIs "map" $subresource) (has $name (list "scale" "status")) }}
-{{- $_ := set $read $group (append (index $read $group) (printf "%s/%s" $plural $name)) }}
-{{- if eq $name "scale" }}
-{{- $_ := set $scaled $group (append (default list (index $scaled $group)) (printf "%s/scale" $plural)) }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- if $read }}
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-    rbac.authorization.k8s.io/aggregate-to-admin: 'true'
-    rbac.authorization.k8s.io/aggregate-to-edit: 'true'
-    rbac.authorization.k8s.io/aggregate-to-view: 'true'
-  name: sluice-crds-view
-rules:
-{{- range $group, $names := $read }}
-- apiGroups: [{{ $group }}]
-  resources: {{ toJson $names }}
-  verbs: [get, list, watch]
-{{- end }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-    rbac.authorization.k8s.io/aggregate-to-admin: 'true'
-    rbac.authorization.k8s.io/aggregate-to-edit: 'true'
-  name: sluice-crds-edit
-rules:
-{{- range $group, $names := $written }}
-- apiGroups: [{{ $group }}]
-  resources: {{ toJson $names }}
-  verbs: [create, delete, deletecollection, patch, update]
-{{- end }}
-{{- range $group, $names := $scaled }}
-- apiGroups: [{{ $group }}]
-  resources: {{ toJson $names }}
-  verbs: [patch, update]
-{{- end }}
-{{- end }}
-"""
-
-
 def _values(objects: list[Object]) -> str:
     server, store = _container(_one(objects, "Deployment")), _container(_one(objects, "StatefulSet"))
     [claim] = _one(objects, "StatefulSet")["spec"]["volumeClaimTemplates"]
-    return VALUES.format(
+    return texts.VALUES.format(
         written=WRITTEN,
         image=server["image"],
         policy=server["imagePullPolicy"],
@@ -318,6 +139,7 @@ def _values(objects: list[Object]) -> str:
         store_image=store["image"],
         store_resources=_indented(_dumped(store["resources"]), 4),
         size=claim["spec"]["resources"]["requests"]["storage"],
+        backup_resources=_indented(_dumped(_container(_one(objects, "CronJob"))["resources"]), 4),
         schedule=_one(objects, "CronJob")["spec"]["schedule"],
         backup_size=_one(objects, "PersistentVolumeClaim")["spec"]["resources"]["requests"]["storage"],
     )
@@ -326,6 +148,9 @@ def _values(objects: list[Object]) -> str:
 def _one(objects: list[Object], kind: str) -> Object:
     [found] = [item for item in objects if item["kind"] == kind]
     return found
+
+
+PLACEMENT = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
 
 
 def _container(workload: Object) -> Object:
@@ -339,6 +164,7 @@ def _template(item: Object) -> str:
     match item["kind"]:
         case "Deployment":
             _server(item)
+            return f"{texts.CA_CHECK}{_body(item)}"
         case "StatefulSet":
             _store(item)
         case "Job":
@@ -347,10 +173,13 @@ def _template(item: Object) -> str:
             container["env"] += [action("kinds"), action("builtin")]
             container["args"].append(action("crds"))
             container["volumeMounts"], item["spec"]["template"]["spec"]["volumes"] = action("mounts"), action("volumes")
+            _placed(item["spec"]["template"]["spec"], "nodeSelector", "tolerations")
             return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
         case "CronJob":
             container = _container(item)
             container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
+            container["resources"] = block(".Values.backup.resources")
+            _placed(item["spec"]["jobTemplate"]["spec"]["template"]["spec"], "nodeSelector", "tolerations")
             item["spec"]["schedule"] = action(".Values.backup.schedule | quote")
         case "PersistentVolumeClaim":
             item["spec"]["resources"]["requests"]["storage"] = action(".Values.backup.size")
@@ -389,6 +218,8 @@ def _server(item: Object) -> None:
     container["env"] += [action("kinds"), action("builtin"), action("range .Values.extraEnv")]
     container["volumeMounts"].append(action("mount"))
     item["spec"]["template"]["spec"]["volumes"].append(action("volume"))
+    _annotated(item)
+    _placed(item["spec"]["template"]["spec"], *PLACEMENT)
 
 
 def _store(item: Object) -> None:
@@ -400,6 +231,23 @@ def _store(item: Object) -> None:
     [claim] = item["spec"]["volumeClaimTemplates"]
     claim["spec"]["resources"]["requests"]["storage"] = action(".Values.store.size")
     claim["spec"]["storageClassName"] = action("storageClassName store")
+    pod, affinity = item["spec"]["template"]["spec"], ".Values.store.affinity"
+    own = pod.get("affinity")
+    _annotated(item, ".store")
+    _placed(pod, *PLACEMENT, part=".store")
+    if own:
+        pod["affinity"] = block(f"(mergeOverwrite (fromJson `{json.dumps(own, separators=(',', ':'))}`) {affinity})")
+
+
+def _annotated(workload: Object, part: str = "") -> None:
+    workload["metadata"]["annotations"] = optional(f".Values{part}.annotations")
+    workload["spec"]["template"]["metadata"]["annotations"] = optional(f".Values{part}.podAnnotations")
+
+
+def _placed(pod: Object, *names: str, part: str = "") -> None:
+    """Let values say on which nodes a pod may run, and with which secrets its images are pulled."""
+    pod["imagePullSecrets"] = optional(".Values.imagePullSecrets")
+    pod.update({name: optional(f".Values{part}.{name}") for name in names})
 
 
 def _network(item: Object) -> str:
@@ -420,6 +268,12 @@ def _network(item: Object) -> str:
 def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
     text = _dumped(item).replace(f"namespace: {NAMESPACE}", "namespace: {{ .Release.Namespace }}")
     text = _BLOCK.sub(lambda m: f"{m[1]}{m[2]}:\n{{{{- toYaml {m[3]} | nindent {len(m[1]) + 2} }}}}", text)
+    text = _OPTIONAL.sub(
+        lambda m: (
+            f"{{{{- with {m[3]} }}}}\n{m[1]}{m[2]}:\n{{{{- toYaml . | nindent {len(m[1]) + 2} }}}}\n{{{{- end }}}}\n"
+        ),
+        text,
+    )
     # Items that a range or a condition surrounds stand on lines of their own.
     text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)- '?«(\w+)»'?\n", _conditional_item, text, flags=re.MULTILINE)
@@ -437,10 +291,6 @@ def _ranged(found: re.Match[str]) -> str:
     return f"{{{{- with {found[1]} }}}}\n{{{{- toYaml . | nindent {indent} }}}}\n{{{{- end }}}}\n"
 
 
-NODES_CHECK = """{{- if not (has (int .Values.store.nodes) (list 1 3)) }}
-{{- fail "store.nodes: 1 or 3" }}
-{{- end }}
-"""
 MOUNT = """- mountPath: /etc/sluice/crds
   name: sluice-crds
   readOnly: true
@@ -490,7 +340,7 @@ def _either(condition: str, item: Object, other: Object) -> str:
         _store(item)
         _store(other)
     body = f"{{{{- if {condition} }}}}\n{_body(item)}{{{{- else }}}}\n{_body(other)}{{{{- end }}}}\n"
-    return _only_if(".Values.store.embedded", f"{NODES_CHECK}{body}" if item["kind"] == "StatefulSet" else body)
+    return _only_if(".Values.store.embedded", body)
 
 
 def _dumped(value: object) -> str:

@@ -5,12 +5,14 @@ That Helm makes of it what kustomize makes of them, and that it can be installed
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 import yaml
 
 from charts import generate
+from charts.schema import SHAPES
 
 WANTED = generate.files()
 
@@ -31,6 +33,36 @@ def test_every_action_reads_a_value_that_has_a_default() -> None:
             assert word in at, f".Values.{name}"
             at = at[word]
     assert len(named) > 10
+
+
+def test_schema_knows_every_value_and_describes_what_is_commented() -> None:
+    schema = json.loads(WANTED["values.schema.json"])
+    described = []
+
+    def compare(value: object, found: dict[str, object], path: tuple[str, ...]) -> None:
+        described.extend([found["description"]] if "description" in found else [])
+        if isinstance(value, dict) and ".".join(path) not in SHAPES:
+            assert found["additionalProperties"] is False, path
+            members = found["properties"]
+            assert isinstance(members, dict)
+            assert members.keys() - {"global"} == value.keys(), path
+            for key, item in value.items():
+                compare(item, members[key], (*path, key))
+
+    compare(yaml.safe_load(WANTED["values.yaml"]), schema, ())
+    comments = re.sub(r"\n *# ", " ", WANTED["values.yaml"].partition("\n\n")[2])
+    for text in described:
+        assert str(text) in comments
+    assert len(described) > 20
+
+
+def test_schema_has_no_shape_for_a_value_that_is_missing() -> None:
+    values = yaml.safe_load(WANTED["values.yaml"])
+    for path in SHAPES:
+        at = values
+        for word in path.split("."):
+            assert word in at, path
+            at = at[word]
 
 
 def test_kinds_are_passed_to_the_server_and_to_the_store_job() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from tests.e2e.node.cluster import Node
 from tests.e2e.node.deployment import APISERVICE, JOB, Deployment
 
 NAMESPACE = "charted"
+CA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()
+CA_BUNDLE = f"--set=certificates.caBundle={CA}"
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +34,24 @@ def helm() -> pathlib.Path:
     return programs.program("helm")
 
 
-def rendered(helm: pathlib.Path, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
-    command = [str(helm), "template", "sluice", str(generate.CHART), "--namespace", generate.NAMESPACE, *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+def template(helm: pathlib.Path, *words: str, chart: pathlib.Path = generate.CHART) -> subprocess.CompletedProcess[str]:
+    command = [str(helm), "template", "sluice", str(chart), "--namespace", generate.NAMESPACE, *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def rendered(helm: pathlib.Path, *words: str, chart: pathlib.Path = generate.CHART) -> dict[tuple[str, str], Any]:
+    """The objects of the chart, by kind and name, with a CA unless cert-manager brings one."""
+    ca = [] if any("certManager=true" in word for word in words) else [CA_BUNDLE]
+    done = template(helm, *ca, *words, chart=chart)
+    assert done.returncode == 0, done.stderr
     return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout) if item}
+
+
+def kustomized(*components: str) -> dict[tuple[str, str], Any]:
+    """The objects of kustomize, by kind and name, with the CA."""
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered(*components)}
+    objects["APIService", APISERVICE]["spec"]["caBundle"] = CA
+    return objects
 
 
 def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
@@ -44,20 +61,166 @@ def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
 
 def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pathlib.Path) -> None:
     """Backups are off by default; switched on, they equal the kustomization of `backup`."""
-    expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered()}
+    expected = kustomized()
     assert rendered(helm, "--set=backup.enabled=true") == expected
     assert rendered(helm) == {place: item for place, item in expected.items() if place[1] != generate.BACKUP}
 
 
 def test_chart_of_three_store_nodes_equals_the_kustomization_with_the_component(helm: pathlib.Path) -> None:
-    expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered("store-nodes")}
-    assert rendered(helm, "--set=store.nodes=3") == expected
+    assert rendered(helm, "--set=store.nodes=3,backup.enabled=true") == kustomized("store-nodes")
 
 
-def test_chart_refuses_another_number_of_store_nodes(helm: pathlib.Path) -> None:
-    command = [str(helm), "template", "sluice", str(generate.CHART), "--set=store.nodes=2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, "store.nodes: 1 or 3" in done.stderr) == (1, True)
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("--set=store.nodes=2", "at '/store/nodes': value must be one of 1, 3"),
+        ("--set=nodeselector.disk=ssd", "additional properties 'nodeselector' not allowed"),
+        ("--set=store.tolerations[0].operater=Exists", "additional properties 'operater' not allowed"),
+        ("--set-string=replicas=2", "at '/replicas': got string, want integer"),
+        ("--set=nodeSelector.rank=1", "at '/nodeSelector/rank': got number, want string"),
+        ("--set=certificates.caBundle=AAAA", "is not the base64 of a certificate in PEM"),
+        ("--set=certificates.caBundle=#", "is not the base64 of a certificate in PEM"),
+    ],
+)
+def test_chart_refuses_values_that_it_cannot_use(helm: pathlib.Path, word: str, why: str) -> None:
+    done = template(helm, CA_BUNDLE, word)
+    assert (done.returncode, why in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("words", ["builtinKinds=true", "builtinKinds=false,crds.a=", "serviceMonitor.enabled=true"])
+def test_chart_refuses_to_render_without_a_ca(helm: pathlib.Path, words: str) -> None:
+    done = template(helm, f"--set={words}")
+    assert done.returncode == 1
+    for way in ("--set certificates.certManager=true", '--set certificates.caBundle="$(base64 -w0 ca.crt)"'):
+        assert way in done.stderr
+
+
+def test_chart_without_apiservices_needs_no_ca(helm: pathlib.Path) -> None:
+    done = template(helm, "--set=builtinKinds=false,kinds={harbour}")
+    assert (done.returncode, "kind: APIService" in done.stdout) == (0, False)
+
+
+POD: dict[str, Any] = {
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+}
+ANNOTATED: dict[str, Any] = {"annotations": {"example.com/team": "a"}, "podAnnotations": {"example.com/cost": "1"}}
+SECRETS = [{"name": "registry"}]
+
+
+def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
+    spec = workload["spec"]["jobTemplate"]["spec"] if workload["kind"] == "CronJob" else workload["spec"]
+    pod: dict[str, Any] = spec["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_values_place_and_annotate_pods(helm: pathlib.Path, tmp_path: pathlib.Path, nodes: int) -> None:
+    values = {
+        **POD,
+        **ANNOTATED,
+        "imagePullSecrets": SECRETS,
+        "store": {"nodes": nodes, **POD, **ANNOTATED},
+        "backup": {"enabled": True, "resources": {"limits": {"memory": "2Gi"}}},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    objects = rendered(helm, f"--values={tmp_path / 'values.yaml'}")
+    default = rendered(helm, "--set=backup.enabled=true", f"--set=store.nodes={nodes}")
+    server, store = objects["Deployment", "sluice"], objects["StatefulSet", generate.STORE]
+    job, backup = objects["Job", JOB], objects["CronJob", generate.BACKUP]
+    for workload in (server, store, job, backup):
+        pod, before = pod_of(workload), pod_of(default[workload["kind"], workload["metadata"]["name"]])
+        expected = (
+            dict(POD) if workload in (server, store) else {key: POD[key] for key in ("nodeSelector", "tolerations")}
+        )
+        if "affinity" in before:
+            expected["affinity"] = before["affinity"] | POD["affinity"]
+        assert {key: pod[key] for key in expected} == expected
+        assert pod.keys() - before.keys() - expected.keys() == {"imagePullSecrets"}
+        assert pod["imagePullSecrets"] == SECRETS
+    for workload in (server, store):
+        assert workload["metadata"]["annotations"] == ANNOTATED["annotations"]
+        assert workload["spec"]["template"]["metadata"]["annotations"] == ANNOTATED["podAnnotations"]
+    [container] = pod_of(backup)["containers"]
+    assert container["resources"]["limits"] == {"memory": "2Gi"}
+
+
+def test_store_affinity_may_replace_the_anti_affinity_of_three_nodes(helm: pathlib.Path) -> None:
+    word = "--set=store.nodes=3,store.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone"
+    [term] = pod_of(rendered(helm, word)["StatefulSet", generate.STORE])["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term == {"topologyKey": "zone"}
+
+
+@pytest.mark.parametrize("cert_manager", [False, True])
+def test_service_monitor_comes_with_a_token_that_reads_metrics_only(helm: pathlib.Path, cert_manager: bool) -> None:
+    words = "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus,serviceMonitor.interval=15s"
+    manager = f"--set=certificates.certManager={str(cert_manager).lower()}"
+    objects = rendered(helm, f"--set={words}", manager)
+    added = objects.keys() - rendered(helm, manager).keys()
+    ca = set() if cert_manager else {("ConfigMap", "sluice-serving-ca")}
+    reader = {(kind, "sluice-metrics") for kind in ("ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding")}
+    assert added == {("ServiceMonitor", "sluice")} | reader | ca
+    monitor, service = objects["ServiceMonitor", "sluice"], objects["Service", "sluice"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert (endpoint["interval"], endpoint["scheme"], endpoint["path"]) == ("15s", "https", "/metrics")
+    secret = objects["Secret", endpoint["authorization"]["credentials"]["name"]]
+    [subject] = objects["ClusterRoleBinding", "sluice-metrics"]["subjects"]
+    assert secret["type"] == "kubernetes.io/service-account-token"
+    assert secret["metadata"]["annotations"]["kubernetes.io/service-account.name"] == subject["name"]
+    assert objects["ClusterRole", "sluice-metrics"]["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert endpoint["tlsConfig"]["serverName"] == f"sluice.{generate.NAMESPACE}.svc"
+    if cert_manager:
+        assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "sluice-serving", "key": "ca.crt"}}
+    else:
+        named = endpoint["tlsConfig"]["ca"]["configMap"]
+        assert base64.b64encode(objects["ConfigMap", named["name"]]["data"][named["key"]].encode()).decode() == CA
+    selector = monitor["spec"]["selector"]
+    [absent] = selector["matchExpressions"]
+    selected = {
+        name
+        for (kind, name), item in objects.items()
+        if kind == "Service"
+        and selector["matchLabels"].items() <= item["metadata"]["labels"].items()
+        and absent["key"] not in item["metadata"]["labels"]
+    }
+    assert (absent["operator"], selected) == ("DoesNotExist", {"sluice"})
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A copy of the chart with its notes in a ConfigMap: without a cluster Helm renders notes, but prints none."""
+    chart = tmp_path_factory.mktemp("noted") / "sluice"
+    shutil.copytree(generate.CHART, chart)
+    notes = (chart / "templates" / "NOTES.txt").read_text()
+    (chart / "templates" / "_notes.tpl").write_text(f'{{{{- define "notes" }}}}{notes}{{{{ end }}}}')
+    (chart / "templates" / "notes.yaml").write_text(
+        'kind: ConfigMap\nmetadata:\n  name: notes\ndata:\n  text: {{ include "notes" . | quote }}\n'
+    )
+    return chart
+
+
+def test_notes_say_what_to_do_next(helm: pathlib.Path, noted: pathlib.Path) -> None:
+    def notes(*words: str) -> str:
+        text: str = rendered(helm, *words, chart=noted)["ConfigMap", "notes"]["data"]["text"]
+        return text
+
+    first, upgrade = notes(), notes("--is-upgrade")
+    job = f"kubectl -n {generate.NAMESPACE} wait job/{JOB}"
+    assert (job in first, job in upgrade) == (True, False)
+    assert "--set store.init=true" in upgrade
+    for text in (first, upgrade):
+        assert f"kubectl -n {generate.NAMESPACE} exec deployment/sluice -- sluice store check\n" in text
+        assert f"kubectl wait apiservice/{APISERVICE} --for=condition=Available" in text
+        for page in re.findall(r"\S+\.md", text):
+            assert (PROJECT / page.strip("(),.")).is_file(), page
+    later = notes("--set=backup.enabled=true,serviceMonitor.enabled=true,builtinKinds=false")
+    assert [word for word in ("backup.enabled", "serviceMonitor.enabled", APISERVICE) if word in later] == []
 
 
 def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
@@ -175,15 +338,7 @@ def test_definitions_that_no_configmap_holds_are_refused(
     helm: pathlib.Path, tmp_path: pathlib.Path, text: str, why: str
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    command = [
-        str(helm),
-        "template",
-        "sluice",
-        str(generate.CHART),
-        "--set-file",
-        rf"crds.a\.yaml={tmp_path / 'a.yaml'}",
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = template(helm, CA_BUNDLE, "--set-file", rf"crds.a\.yaml={tmp_path / 'a.yaml'}")
     assert (done.returncode, why in done.stderr) == (1, True)
 
 
