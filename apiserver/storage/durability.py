@@ -102,7 +102,8 @@ class Replicated:
         self._need = need
         self._upto: dict[bytes, Revision] = {}
         self._next: dict[Commands, list[Told]] = {}
-        self._asking = False
+        self.asking = False
+        """A question is under way, which takes CONFIRM_SECONDS at most."""
 
     def has(self, log: bytes, revision: Revision) -> None:
         """Note that enough replicas have this version of a log."""
@@ -115,12 +116,12 @@ class Replicated:
             told(None)
             return
         self._next.setdefault(commands, []).append(told)
-        if not self._asking:
+        if not self.asking:
             self._ask()
 
     def _ask(self) -> None:
         asked, self._next = self._next, {}
-        self._asking, need = True, self._need()
+        self.asking, need = True, self._need()
         ends: dict[Commands, Any] = {}
         for commands in asked:
             self._connection.submit(commands.touch, partial(ends.__setitem__, commands))
@@ -143,6 +144,6 @@ class Replicated:
                 error = refused
             for told in waiting:
                 told(error)
-        self._asking = False
+        self.asking = False
         if self._next:
             self._ask()

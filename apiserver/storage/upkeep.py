@@ -80,7 +80,10 @@ class Upkeep:
                 continue
             for connection in session.connections:
                 since = connection.owes_since()
-                longest = self._options.reply_seconds + session.waits * durability.CONFIRM_SECONDS
+                longest = (
+                    self._options.reply_seconds
+                    + (session.waits + session.replicated.asking) * durability.CONFIRM_SECONDS
+                )
                 if since is not None and now - since > longest:
                     raise Disconnected(f"the store has not answered for {self._options.reply_seconds:g} s")
             if session.need():

@@ -6,8 +6,9 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -25,6 +26,7 @@ from tests.fixtures.sentinels import free_port
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, install, patient, value
 
 ABSENT = Revision(0)
+T = TypeVar("T")
 
 
 Opened = Callable[..., Awaitable[Store]]
@@ -113,14 +115,18 @@ async def create(store: Store, key: str) -> Entry:
     return await store.commit(Write(Key(key), value(key), ABSENT, "uid"), dry_run=False)
 
 
-async def created_at_last(store: Store, key: str) -> Entry:
-    """Create an object as a client does that repeats what was certainly not done."""
+async def at_last(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask as a client does that repeats what was certainly not done."""
     async with asyncio.timeout(60):
         while True:
             try:
-                return await create(store, key)
+                return await ask()
             except Unavailable:
                 await asyncio.sleep(0.01)
+
+
+async def created_at_last(store: Store, key: str) -> Entry:
+    return await at_last(lambda: create(store, key))
 
 
 def length(server: Server, resource: str) -> int:
@@ -233,7 +239,7 @@ async def test_unconfirmed_write_gets_an_unknown_outcome_and_the_next_ones_a_ref
 async def test_consistent_reads_fail_while_no_replica_is_in_step(trio: Trio, opened: Opened) -> None:
     store = await opened()
     entry = await create(store, "a")
-    assert await store.barrier() >= entry.revision
+    assert await at_last(store.barrier) >= entry.revision
     trio.signal(signal.SIGSTOP)
 
     await _until(store, refused=True)
@@ -289,15 +295,9 @@ async def test_consistent_reads_and_refusals_of_all_servers_wait_until_replicas_
             await ask
     trio.signal(signal.SIGCONT)
     patience(60.0)
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                assert await other.barrier() >= other.applied
-                break
-            except Unavailable:
-                await asyncio.sleep(0.01)
+    assert await at_last(other.barrier) > held.revision
     with pytest.raises(Moved):
-        await change(other, "delete", held)
+        await at_last(lambda: change(other, "delete", held))
     for replica in trio.replicas:
         await eventually(partial(_as_told, replica, resource, "a", "delete", held))
 
@@ -360,7 +360,8 @@ async def test_write_that_was_seen_and_lost_happens_once_at_the_next_primary(
     assert not writing.done()
     trio.primary.signal(signal.SIGSTOP)  # its sockets must not bring the write to the replicas
     await asyncio.to_thread(_lose, trio)
-    entry = await asyncio.wait_for(writing, 60)
+    attempts = chain((writing,), iter(lambda: change(store, what, held), None))
+    entry = await at_last(lambda: next(attempts))
     assert entry.revision > lost
     for server in trio.servers:
         await eventually(partial(_as_told, server, resource, key, what, entry))
