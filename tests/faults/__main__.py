@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--topology", choices=names, action="append", help="the store's form (default: each)")
     parser.add_argument("--durability", choices=["primary", "replica", "all"], default="primary")
     parser.add_argument(
-        "--down-ms", type=int, default=1000, help="down-after-milliseconds of the sentinels (default: 1000)"
+        "--down-ms", type=int, default=1000, help="down-after-milliseconds, or cluster-node-timeout (default: 1000)"
     )
     parser.add_argument("--servers", type=int, default=2, help="servers of ours (default: 2)")
     parser.add_argument("--watchers", type=int, default=50, help="watches at a time (default: 50)")

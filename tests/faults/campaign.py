@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from apiserver import app
 from apiserver.config import config
+from apiserver.storage.operations import administration
 from tests.faults import injection, topologies, truth
 from tests.faults.history import Broken
 from tests.faults.injection import LONG, Bed, Fault, Window
@@ -28,7 +29,7 @@ from tests.faults.network import Network
 from tests.faults.pair import Authorities, Replica
 from tests.faults.records import Clients, Kind, Lister, Watcher, Writer, kinds, watchers
 from tests.faults.topologies import Topology
-from tests.fixtures.valkey import install
+from tests.fixtures.valkey import patient
 
 INSTALLED = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
 QUICK = ["--shutdown-delay-duration=200ms", "--shutdown-watch-termination-grace-period=1s"]
@@ -101,6 +102,8 @@ class Campaign:
         self._draw = random.Random(seed)
         self.report = Report()
         self._numbers = itertools.count()
+        self._looking = asyncio.Lock()
+        self._known: Mapping[str, object] = {}
 
     # A round
 
@@ -110,7 +113,7 @@ class Campaign:
         resources = kinds(self._load.objects)
         await bed.healthy()
         starts = {
-            kind.plural: await asyncio.to_thread(truth.begin, bed.topology.holder(kind.resource).server, kind)
+            kind.plural: await asyncio.to_thread(truth.begin, (await bed.primary(kind.resource)).server, kind)
             for kind in resources
         }
         bed.windows, bed.down = [], {}
@@ -144,7 +147,8 @@ class Campaign:
 
     async def _faults(self, count: int, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Two chains of faults: of the store, each on a healthy one, and of our servers at any time."""
-        self._left, self._of_store, self._moves = count, list[Window](), list[float]()
+        self._left, self._of_store, self._moves = count, list[Window](), list[tuple[float, frozenset[str]]]()
+        self._known = await asyncio.to_thread(self._bed.topology.generations)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._generations())
             chains = [
@@ -160,20 +164,25 @@ class Campaign:
 
     async def _generations(self) -> None:
         """Note when another node becomes the primary, and failovers that no fault wanted."""
-        topology, known = self._bed.topology, await asyncio.to_thread(self._bed.topology.generation)
         while True:
             await asyncio.sleep(0.05)
-            before = time.monotonic()
             with contextlib.suppress(OSError, RuntimeError):
-                generation = await asyncio.to_thread(topology.generation)
-                if generation != known:
-                    self._moves.append(before)
-                    if not any(window.begin <= before <= window.end for window in self._of_store):
-                        self._unwanted(before - topology.down_ms / 1000 - 1, time.monotonic())
-                known = generation
+                await self._look()
 
-    def _unwanted(self, begin: float, end: float) -> None:
-        self._bed.windows.append(Window(injection.UNWANTED, begin, end, moved=True))
+    async def _look(self) -> None:
+        """Note which resources have another primary than before. Raises OSError, RuntimeError."""
+        async with self._looking:
+            topology, before = self._bed.topology, time.monotonic()
+            known, self._known = self._known, await asyncio.to_thread(topology.generations)
+            now = time.monotonic()
+            moved = frozenset(name for name, generation in self._known.items() if generation != known[name])
+            if moved:
+                self._moves.append((now, moved))
+                if not any(window.begin <= now and before <= window.end for window in self._of_store):
+                    self._unwanted(before - topology.down_ms / 1000 - 1, now, moved)
+
+    def _unwanted(self, begin: float, end: float, moved: frozenset[str]) -> None:
+        self._bed.windows.append(Window(injection.unwanted(self._bed.topology), begin, end, moved))
         self.report.counts["failovers that no fault wanted"] += 1
 
     async def _chain(self, faults: Sequence[Fault], name: str, *, pause: float) -> None:
@@ -186,7 +195,8 @@ class Campaign:
 
     async def _inject(self, fault: Fault, draw: random.Random, *, of_store: bool) -> None:
         bed = self._bed
-        before = await asyncio.to_thread(bed.topology.generation) if of_store else 0
+        if of_store:
+            await self._look()
         window = Window(fault, time.monotonic())
         bed.windows.append(window)
         if of_store:
@@ -195,12 +205,14 @@ class Campaign:
             await fault.inject(bed, draw)
             if of_store:
                 await bed.recovered(draw)
-                window.moved = await asyncio.to_thread(bed.topology.generation) != before
+                await self._look()
             window.end = time.monotonic()
-            if window.moved and not fault.blind:
-                window.left = self._moves[-1] + LEAVE
-            if of_store and sum(at >= window.begin for at in self._moves) > fault.failovers:
-                self._unwanted(window.begin, window.end)
+            moves = [(at, moved) for at, moved in self._moves if at >= window.begin] if of_store else []
+            window.moved = frozenset().union(*(moved for _, moved in moves))
+            if moves and not fault.blind:
+                window.left = moves[-1][0] + LEAVE
+            if len(moves) > fault.failovers:
+                self._unwanted(window.begin, window.end, frozenset(topologies.RESOURCES))
             await bed.written(5)
         except (AssertionError, OSError, RuntimeError) as error:
             raise Broken(f"{fault.name}: {error}") from error
@@ -270,7 +282,7 @@ class Campaign:
             await lister.whole(kind)
         truths = {
             kind.plural: await asyncio.to_thread(
-                truth.read, bed.topology.holder(kind.resource).server, kind, starts[kind.plural]
+                truth.read, (await bed.primary(kind.resource)).server, kind, starts[kind.plural]
             )
             for kind in resources
         }
@@ -294,11 +306,13 @@ def _failed(server: Replica) -> bool:
     return '"internal error"' in text or "Traceback" in text
 
 
-def _install_with(code: Path, url: str) -> None:
+async def _install_with(code: Path, url: str, network: Network) -> None:
     """Install the function library and all kinds as another copy of the program does."""
     environ = {**os.environ, "PYTHONPATH": str(code), "PYTHONSAFEPATH": "1", "SLUICE_REDIS_URL": url}
     command = [sys.executable, "-m", "apiserver", "store", "init"]
-    subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.DEVNULL)
+    network.add("installer", lambda: process.pid)
+    assert await process.wait() == 0
 
 
 @contextlib.asynccontextmanager
@@ -317,16 +331,17 @@ async def campaign(
 ) -> AsyncIterator[Campaign]:
     """Start a store of this topology and servers on it. `only`: names of faults. `code`: the folder of another copy of the server."""
     network = Network()
+    network.add("test", os.getpid)
     topology: Topology = topologies.make(name, folder, network, down_ms=down_ms)
     servers: list[Replica] = []
     try:
         await topology.start()
         if code is None:
-            await install(topology.nodes[0].server, *INSTALLED)
+            await administration.init(patient(topology.url()), INSTALLED)
         else:
-            await asyncio.to_thread(_install_with, code, topology.nodes[0].server.url)
+            await _install_with(code, topology.url(), network)
         authorities = Authorities(folder / "authorities")
-        promise = [f"--store-durability={durability}"] if name == "sentinel" else []
+        promise = [] if name == "one" else [f"--store-durability={durability}"]
         for number in range(load.servers):
             server = Replica(f"server-{number}", authorities, topology.url(), [*QUICK, *promise, *flags], code=code)
             network.add(server.name, lambda server=server: server.pid)  # type: ignore[misc]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from tests.faults.network import Network
 from tests.faults.pair import Replica
-from tests.faults.topologies import Node, Sentinels, Topology
+from tests.faults.topologies import RESOURCES, Clustered, Node, Sentinels, Topology
+from tests.fixtures.clusters import slot_of_resource
 from tests.fixtures.sentinels import NAME
 
 LONG = 120.0
@@ -26,8 +27,8 @@ class Window:
     fault: Fault
     begin: float
     end: float = float("inf")
-    moved: bool = False
-    """Another node became the primary meanwhile."""
+    moved: frozenset[str] = frozenset()
+    """The resources that have another primary since."""
     left: float = float("inf")
     """When all servers should have left the old primary."""
 
@@ -63,21 +64,21 @@ class Bed:
             assert time.monotonic() < end, f"{more} writes were not accepted within {LONG:.0f} s"
             await asyncio.sleep(0.02)
 
-    async def primary(self) -> Node:
+    async def primary(self, resource: str = RESOURCES[0]) -> Node:
         found: list[Node] = []
 
         def named() -> bool:
-            node = self.topology.primary()
+            node = self.topology.primary(resource)
             found[:] = [node] if node is not None else []
             return node is not None
 
         await self.until(named, "a primary")
         return found[0]
 
-    async def moved(self, old: Node) -> Node:
+    async def moved(self, old: Node, resource: str = RESOURCES[0]) -> Node:
         """Wait until another node is the primary."""
-        await self.until(lambda: self.topology.primary() not in (None, old), f"a primary other than {old.name}")
-        return await self.primary()
+        await self.until(lambda: self.topology.primary(resource) not in (None, old), f"a primary other than {old.name}")
+        return await self.primary(resource)
 
     async def healthy(self, look: Callable[[], None] = lambda: None) -> None:
         """Wait until the store is healthy. `look` is called each time before."""
@@ -98,12 +99,8 @@ class Bed:
         patience, begin = draw.choice([0.0, 0.5, 2.0, 30.0]), time.monotonic()
 
         def operate() -> None:
-            primary = self.topology.primary()
-            # While another node takes over, the one that is named may not be a primary any more.
-            if primary is not None and time.monotonic() - begin > patience and primary.primary_port() is None:
-                for node in self.topology.nodes:
-                    if node is not primary and node.alive and node.primary_port() is None:
-                        node.replicate(primary)
+            if time.monotonic() - begin > patience:
+                self.topology.mend()
 
         await self.healthy(operate)
 
@@ -199,21 +196,21 @@ SERVER_FAULTS: Sequence[Fault] = (
 
 async def _stopped(bed: Bed, draw: random.Random) -> None:
     """For a shorter time than anybody takes for dead."""
-    node = await bed.primary()
+    node = await bed.primary(draw.choice(RESOURCES))
     node.signal(signal.SIGSTOP)
     await asyncio.sleep(draw.uniform(0.05, (bed.topology.down_ms or 4000) / 2000))
     node.signal(signal.SIGCONT)
 
 
 async def _killed_and_back(bed: Bed, draw: random.Random) -> None:
-    node = await bed.primary()
+    node = await bed.primary(draw.choice(RESOURCES))
     await asyncio.to_thread(node.kill)
     await asyncio.sleep(draw.uniform(0, (bed.topology.down_ms or 2000) / 4000))
     await asyncio.to_thread(node.start)
 
 
 async def _node_cut_off_from_a_server(bed: Bed, draw: random.Random) -> None:
-    node, server = await bed.primary(), draw.choice(bed.servers)
+    node, server = await bed.primary(draw.choice(RESOURCES)), draw.choice(bed.servers)
     bed.network.hold(server.name, node.name)
     await asyncio.sleep(draw.uniform(0.1, 4))
     if draw.random() < 0.5:
@@ -403,15 +400,166 @@ SENTINEL_FAULTS: Sequence[Fault] = (
     Fault("primary cut off with a server", _primary_with_server, 3, splits=True, loses=_ONE, blind=True, failovers=1),
     Fault("primary cut off with a replica", _primary_with_replica, 2, splits=True, loses=_TWO, blind=True, failovers=1),
     Fault("lagging replica promoted", _lagging, 3, loses=_ONE, failovers=1),
-    Fault("failed over twice", _twice, 2, splits=True, loses=_TWO, failovers=2),
+    Fault("failed over twice", _twice, 2, splits=True, loses=_ONE, failovers=2),
     Fault("failed over by hand", _failover, 2, splits=True, loses=_TWO, failovers=1),
     Fault("coordinated failover", _coordinated, 3, failovers=1),
     Fault("rolling restart", _rolling, 1, failovers=1),
     Fault("sentinel killed", _sentinel_killed, 3),
     Fault("all sentinels killed", _sentinels_killed, 2),
 )
-UNWANTED = Fault("failover that no fault wanted", _failover, splits=True, loses=_TWO, blind=True)
-"""A busy machine stops programs, too."""
+
+# --------------------------------------------------------------------------------------------------------------- cluster
+
+
+def _clustered(bed: Bed) -> Clustered:
+    assert isinstance(bed.topology, Clustered)
+    return bed.topology
+
+
+async def _shard(bed: Bed, draw: random.Random) -> tuple[str, Node, Node]:
+    """Draw a resource. Return its primary and the replica of that, too."""
+    resource = draw.choice(RESOURCES)
+    primary, found = await bed.primary(resource), list[Node]()
+
+    def follows() -> bool:
+        found[:] = [node for node in bed.topology.nodes if node.primary_port() == primary.port]
+        return bool(found)
+
+    await bed.until(follows, f"a replica of {primary.name}")
+    return resource, primary, found[0]
+
+
+async def _shard_primary_killed(bed: Bed, draw: random.Random) -> None:
+    """Nothing confirms writes until it is back."""
+    resource, old, _ = await _shard(bed, draw)
+    await asyncio.to_thread(old.kill)
+    await bed.moved(old, resource)
+    await asyncio.sleep(draw.choice([0, 0.2, 1.5]))
+    await asyncio.to_thread(old.start)
+
+
+async def _shard_replica_killed(bed: Bed, draw: random.Random) -> None:
+    _, _, replica = await _shard(bed, draw)
+    await asyncio.to_thread(replica.kill)
+    await asyncio.sleep(draw.uniform(0, 3))
+    await asyncio.to_thread(replica.start)
+
+
+async def _shard_replica_stopped(bed: Bed, draw: random.Random) -> None:
+    _, _, replica = await _shard(bed, draw)
+    replica.signal(signal.SIGSTOP)
+    await asyncio.sleep(draw.uniform(0.1, 3))
+    replica.signal(signal.SIGCONT)
+
+
+async def _shard_stopped_and_woken(bed: Bed, draw: random.Random) -> None:
+    resource, old, _ = await _shard(bed, draw)
+    old.signal(signal.SIGSTOP)
+    if draw.random() < 0.5:  # it wakes while the others vote
+        await asyncio.sleep(bed.topology.down_ms / 1000 * draw.uniform(1.5, 3))
+    else:
+        await bed.moved(old, resource)
+        await asyncio.sleep(draw.uniform(0, 1))
+    old.signal(signal.SIGCONT)
+
+
+async def _shard_parted(bed: Bed, draw: random.Random, resource: str, old: Node, *others: str) -> None:
+    heal = bed.network.part([old.name, *others])
+    try:
+        await bed.moved(old, resource)
+        await asyncio.sleep(draw.uniform(0, 1.5))
+    finally:
+        heal()
+
+
+async def _shard_primary_alone(bed: Bed, draw: random.Random) -> None:
+    resource, old, _ = await _shard(bed, draw)
+    await _shard_parted(bed, draw, resource, old)
+
+
+async def _shard_primary_with_server(bed: Bed, draw: random.Random) -> None:
+    resource, old, _ = await _shard(bed, draw)
+    await _shard_parted(bed, draw, resource, old, draw.choice(bed.servers).name)
+
+
+async def _shard_cut_off(bed: Bed, draw: random.Random) -> None:
+    """Both nodes of it, perhaps with a server. Nobody may take over, and the primary stops when it misses most other ones."""
+    _, old, replica = await _shard(bed, draw)
+    server = [draw.choice(bed.servers).name] if draw.random() < 0.5 else []
+    heal = bed.network.part([old.name, replica.name, *server])
+    await asyncio.sleep(bed.topology.down_ms / 1000 * draw.uniform(0.5, 4))
+    heal()
+
+
+async def _replica_takes_over(bed: Bed, draw: random.Random, *words: str) -> None:
+    resource, _, replica = await _shard(bed, draw)
+    with contextlib.suppress(RuntimeError, AssertionError):  # the others did not vote for it
+        await asyncio.to_thread(replica.server, "CLUSTER", "FAILOVER", *words)
+        await bed.until(lambda: bed.topology.primary(resource) is replica, "a failover", seconds=15)
+
+
+async def _shard_failover(bed: Bed, draw: random.Random) -> None:
+    await _replica_takes_over(bed, draw)
+
+
+async def _shard_takeover(bed: Bed, draw: random.Random) -> None:
+    await _replica_takes_over(bed, draw, "TAKEOVER")
+
+
+async def _shard_twice(bed: Bed, draw: random.Random) -> None:
+    """The second primary dies as soon as the first one has its state."""
+    resource, old, _ = await _shard(bed, draw)
+    await asyncio.to_thread(old.kill)
+    second = await bed.moved(old, resource)
+    await asyncio.to_thread(old.start)
+    await bed.until(lambda: old.in_step(second), "the former primary in step")
+    await asyncio.to_thread(second.kill)
+    await bed.moved(second, resource)
+    await asyncio.to_thread(second.start)
+
+
+async def _other_primary(bed: Bed, draw: random.Random, primary: Node) -> Node:
+    """Draw another primary, which may have no resource."""
+    found = [node for node in bed.topology.nodes if node is not primary and node.primary_port() is None]
+    return draw.choice(found)
+
+
+async def _slot_moved(bed: Bed, draw: random.Random) -> None:
+    cluster, (resource, primary, _) = _clustered(bed).cluster, await _shard(bed, draw)
+    target = await _other_primary(bed, draw, primary)
+    slots = [slot_of_resource(resource)]
+    await asyncio.to_thread(cluster.move, slots, cluster.members[bed.topology.nodes.index(target)])
+
+
+async def _slot_moved_key_by_key(bed: Bed, draw: random.Random) -> None:
+    cluster, (resource, primary, _) = _clustered(bed).cluster, await _shard(bed, draw)
+    target, pause = await _other_primary(bed, draw, primary), draw.choice([0, 0.02, 0.2])
+    member = cluster.members[bed.topology.nodes.index(target)]
+    await asyncio.to_thread(cluster.move_key_by_key, slot_of_resource(resource), member, pause=pause)
+
+
+CLUSTER_FAULTS: Sequence[Fault] = (
+    Fault("primary killed", _shard_primary_killed, 4, loses=_ONE, failovers=1),
+    Fault("replica killed", _shard_replica_killed, 2),
+    Fault("replica stopped", _shard_replica_stopped, 2),
+    Fault("primary stopped and woken", _shard_stopped_and_woken, 3, splits=True, loses=_ONE, failovers=1),
+    Fault("primary alone cut off", _shard_primary_alone, 2, splits=True, loses=_ONE, failovers=1),
+    Fault("primary cut off with a server", _shard_primary_with_server, 3, splits=True, loses=_ONE, blind=True, failovers=1),
+    Fault("primary cut off with its replica", _shard_cut_off, 2),
+    Fault("failed over twice", _shard_twice, 2, loses=_ONE, failovers=2),
+    Fault("failed over by hand", _shard_failover, 5, failovers=1),
+    Fault("taken over by hand", _shard_takeover, 2, splits=True, loses=_ONE, failovers=1),
+    Fault("slot moved", _slot_moved, 6, failovers=1),
+    Fault("slot moved key by key", _slot_moved_key_by_key, 4, failovers=1),
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------------------------ which
+
+
+def unwanted(topology: Topology) -> Fault:
+    """Return a failover of which no fault is the cause: a busy machine stops programs, too."""
+    loses = _ONE if isinstance(topology, Clustered) else _TWO
+    return Fault("failover that no fault wanted", _failover, splits=True, loses=loses, blind=True)
 
 
 def of_servers(topology: Topology) -> list[Fault]:
@@ -422,9 +570,9 @@ def of_servers(topology: Topology) -> list[Fault]:
 
 
 def of_store(topology: Topology) -> list[Fault]:
-    if not isinstance(topology, Sentinels):
-        return list(NODE_FAULTS)
-    return [*NODE_FAULTS, *SENTINEL_FAULTS]
+    if isinstance(topology, Sentinels):
+        return [*NODE_FAULTS, *SENTINEL_FAULTS]
+    return [*NODE_FAULTS, *CLUSTER_FAULTS] if isinstance(topology, Clustered) else list(NODE_FAULTS)
 
 
 def draw_from(faults: Sequence[Fault], draw: random.Random) -> Fault:

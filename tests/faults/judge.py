@@ -1,7 +1,8 @@
 """Compare all that clients got with what the store held in the end, and with what a durability promises (docs/storage.md).
 
 A version is lost if the log that survived does not have it. Acknowledged writes may be lost, reads may be stale, and a 410 may be about a
-version that survived, only in windows of faults that say so.
+version that survived, only in windows of faults that say so. Where replicas confirm writes, a consistent answer may also rest on a write
+that was under way while it was asked for, and that a failover has lost (docs/store-ha.md).
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from apiserver.watchcache import keys
 from tests.faults.history import Broken, mark_of
 from tests.faults.injection import Window
 from tests.faults.records import Expired, Kind, Listing, Operation, Records, Segment, Watcher
-from tests.faults.seen import Key, Listed, Seen, Selection, bare
+from tests.faults.seen import Key, Listed, Seen, Selection, bare, version_of
 from tests.faults.truth import Truth
 
 IN_FLIGHT = 2.0
@@ -35,36 +36,52 @@ class Judge:
         """`lasting`: a store of one node, which loses nothing that anybody saw."""
         self.durability, self._lasting, self._truths = durability, lasting, truths
         self._windows = windows
-        moved = [window for window in windows if window.moved]
-        self._lossy = [window for window in moved if durability in window.fault.loses]
-        self._split = [window for window in moved if window.fault.splits]
+        self._confirms = durability != "primary"
+        self._lossy = [window for window in windows if durability in window.fault.loses]
+        self._split = [window for window in windows if window.fault.splits]
         self._may_be_stale = durability == "primary" or down_ms < LAG_MS
         self.findings: list[str] = []
         self.counts: Counter[str] = Counter()
 
     # Excuses
 
-    def _within(self, windows: Iterable[Window], sent: float, done: float) -> bool:
-        return any(w.begin - IN_FLIGHT <= done and sent <= min(w.end + AFTER, w.left) for w in windows)
+    def _within(self, windows: Iterable[Window], kind: Kind, sent: float, done: float, before: float) -> bool:
+        """`before`: seconds before a fault that still count."""
+        return any(
+            kind.resource in w.moved and w.begin - before <= done and sent <= min(w.end + AFTER, w.left)
+            for w in windows
+        )
 
-    def _lost(self, what: str, sent: float, done: float) -> None:
-        if self._within(self._lossy, sent, done):
+    def _of_lost_branch(self, kind: Kind, sent: float, done: float) -> bool:
+        # A fault loses no confirmed write that a client got before it.
+        return self._within(self._lossy, kind, sent, done, 0 if self._confirms else IN_FLIGHT)
+
+    def _lost(self, what: str, kind: Kind, sent: float, done: float) -> None:
+        if self._of_lost_branch(kind, sent, done):
             self.counts["excused: lost"] += 1
         else:
             self._find(f"lost: {what}{self._during(sent, done)}")
 
-    def _stale(self, what: str, sent: float, done: float) -> None:
+    def _stale(self, what: str, kind: Kind, sent: float, done: float) -> None:
         """An answer that the surviving log does not explain."""
-        if self._may_be_stale and self._within(self._split, sent, done):
+        if self._may_be_stale and self._within(self._split, kind, sent, done, 0):
             self.counts["excused: stale"] += 1
-        elif self._within(self._lossy, sent, done):
+        elif self._of_lost_branch(kind, sent, done):
             self.counts["excused: of a lost branch"] += 1
         else:
             self._find(f"{what}{self._during(sent, done)}")
 
+    def _under_way(self, writes: Iterable[Operation], kind: Kind, sent: float, done: float) -> bool:
+        """Whether one of these writes was under way while an answer was asked for, and a failover may have lost it since."""
+        return (
+            self._confirms
+            and any(w.answer.sent <= done and _ended(w) >= sent for w in writes)
+            and self._within(self._windows, kind, sent, done, IN_FLIGHT)
+        )
+
     def _during(self, sent: float, done: float) -> str:
         names = [
-            f"{w.fault.name} ({w.begin:.2f}-{w.end:.2f}{', moved' if w.moved else ''})"
+            f"{w.fault.name} ({w.begin:.2f}-{w.end:.2f}{''.join(f', moved {name}' for name in sorted(w.moved))})"
             for w in self._windows
             if w.begin - IN_FLIGHT <= done and sent <= w.end + AFTER
         ]
@@ -85,8 +102,12 @@ class Judge:
             self._order(self._truths[plural], operations)
             self._answers(self._truths[plural], operations)
         newest = {plural: self._newest_before(plural, operations) for plural, operations in by_kind.items()}
+        writes: dict[tuple[str, Key], list[Operation]] = defaultdict(list)
+        for operation in records.operations:
+            if operation.verb != "get" and not operation.refused:
+                writes[operation.kind.plural, operation.key].append(operation)
         for listing in records.lists:
-            self._listing(listing, newest.get(listing.kind.plural, _nothing))
+            self._listing(listing, newest.get(listing.kind.plural, _nothing), writes)
         for watcher in watchers:
             for segment in watcher.segments:
                 self._try(watcher.name, self._segment, watcher, segment, last=segment is watcher.segments[-1])
@@ -136,7 +157,7 @@ class Judge:
                 self._find(f"acknowledged with the version of an epoch: {operation}")
             else:
                 self.counts["lost writes"] += 1
-                self._lost(str(operation), operation.answer.sent, operation.answer.done)
+                self._lost(str(operation), operation.kind, operation.answer.sent, operation.answer.done)
             return
         if change.key != operation.key or change.deletes != (operation.verb == "delete"):
             self._find(f"a version names two states: {operation} and {change}")
@@ -176,7 +197,7 @@ class Judge:
         by_key: dict[Key, list[Operation]] = defaultdict(list)
         for operation in operations:
             by_key[operation.key].append(operation)
-        for key, mine in by_key.items():
+        for mine in by_key.values():
             done = [o for o in mine if o.acknowledged and o.version in truth.survivors]
             before = _Highest((o.answer.done, o.version) for o in done)
             after = _Highest((-o.answer.sent, -o.version) for o in done)
@@ -184,11 +205,12 @@ class Judge:
                 if operation.answer.status in (404, 409) or (operation.verb == "get" and operation.version):
                     low = max(before.until(operation.answer.sent), truth.start)
                     high = -after.until(-operation.answer.done, default=-(1 << 63))
-                    self._answer(truth, key, operation, low, high)
+                    self._answer(truth, mine, operation, low, high)
 
-    def _answer(self, truth: Truth, key: Key, operation: Operation, low: int, high: int) -> None:
+    def _answer(self, truth: Truth, mine: Sequence[Operation], operation: Operation, low: int, high: int) -> None:
         """Some state of the object between these versions explains the answer."""
         self.counts["answers about objects"] += 1
+        key = operation.key
         versions = truth.history.versions(key)
         first = bisect.bisect_right(versions, low)
         states = [(low, truth.history.at(key, low))] + [
@@ -208,9 +230,14 @@ class Judge:
             right = any(version not in (0, operation.expected) for version in held)
         else:
             right = len(states) > 1  # it gave up after retries
-        if not right:
+        if right:
+            return
+        answer, kind = operation.answer, operation.kind
+        if self._under_way(_shown(operation, mine), kind, answer.sent, answer.done):
+            self.counts["excused: unconfirmed"] += 1
+        else:
             text = f"no state explains {operation}: the object was {held} between {low} and {high}"
-            self._stale(text, operation.answer.sent, operation.answer.done)
+            self._stale(text, kind, answer.sent, answer.done)
 
     def _newest_before(self, plural: str, operations: Sequence[Operation]) -> Callable[[float], int]:
         survivors = self._truths[plural].survivors
@@ -219,7 +246,12 @@ class Judge:
 
     # Lists and watches
 
-    def _listing(self, listing: Listing, newest: Callable[[float], int]) -> None:
+    def _listing(
+        self,
+        listing: Listing,
+        newest: Callable[[float], int],
+        writes: Mapping[tuple[str, Key], Sequence[Operation]],
+    ) -> None:
         truth, version = self._truths[listing.kind.plural], listing.listed.version
         name = f"list {listing.way} of {listing.kind.plural} by {listing.server}"
         self.counts["lists"] += 1
@@ -227,13 +259,36 @@ class Judge:
             self._find(f"{name} at {version}, for {listing.known}")
         if listing.way == "least" and version < listing.known and listing.known in truth.survivors:
             self._find(f"{name} at {version}, for at least {listing.known}")
+        consistent = listing.way in ("newest", "walk")
+        if consistent and version < newest(listing.sent):
+            self._stale(f"{name} at {version} after {newest(listing.sent)}", listing.kind, listing.sent, listing.done)
         if version not in truth.survivors:
             if self._lasting:
                 self._find(f"{name}: the version {version} was lost")
+            elif consistent and self._confirms:
+                self._of_lost_version(name, truth, listing, writes)
             return
-        if listing.way in ("newest", "walk") and version < newest(listing.sent):
-            self._stale(f"{name} at {version} after {newest(listing.sent)}", listing.sent, listing.done)
         self._try(name, truth.history.check_list, listing.form, listing.chosen, listing.listed)
+
+    def _of_lost_version(
+        self, name: str, truth: Truth, listing: Listing, writes: Mapping[tuple[str, Key], Sequence[Operation]]
+    ) -> None:
+        """Its difference from the log that survived is made of writes that were under way."""
+        listed, kind = {seen.key: seen.version for seen in listing.listed.items}, listing.kind
+        held, known = {}, truth.history.keys()
+        for key in known:
+            obj = truth.history.at(key, listing.listed.version)
+            if obj is not None and listing.chosen.selects(obj):
+                held[key] = version_of(obj)
+        different = {key for key in listed.keys() | held.keys() if listed.get(key) != held.get(key)}
+        for key in different:
+            if self._under_way(writes.get((kind.plural, key), ()), kind, listing.sent, listing.done):
+                self.counts["excused: unconfirmed"] += 1
+            else:
+                text = (
+                    f"{name} at the lost {listing.listed.version} has {key} at {listed.get(key)}, not {held.get(key)}"
+                )
+                self._stale(text, kind, listing.sent, listing.done)
 
     def _segment(self, watcher: Watcher, segment: Segment, *, last: bool) -> None:
         truth, survivors = self._truths[watcher.kind.plural], self._truths[watcher.kind.plural].survivors
@@ -285,12 +340,31 @@ class Judge:
         if expired.version not in survivors:
             return
         behind = expired.shown < expired.version or expired.shown not in survivors
-        split = any(w.begin - AFTER <= expired.done and expired.sent <= w.end + AFTER for w in self._split)
+        split = any(
+            expired.kind.resource in w.moved and w.begin - AFTER <= expired.done and expired.sent <= w.end + AFTER
+            for w in self._split
+        )
         if behind and split:
             self.counts["excused: 410 of an old primary"] += 1
         else:
             text = f"410 by {expired.server} for {expired.version}, which survived; it had shown {expired.shown}"
             self._find(f"{text}{self._during(expired.sent, expired.done)}")
+
+
+def _ended(write: Operation) -> float:
+    """Return when a write can no longer begin. Nobody knows of what a killed server had sent."""
+    return write.answer.done + (IN_FLIGHT if write.answer.status == -1 else 0)
+
+
+def _shown(operation: Operation, mine: Iterable[Operation]) -> list[Operation]:
+    """Return the writes of the same object that may have brought an answer about."""
+    writes = [write for write in mine if write is not operation and write.verb != "get" and not write.refused]
+    if operation.answer.status == 404:
+        return [write for write in writes if write.verb == "delete"]
+    if operation.verb == "get":
+        assert operation.obj is not None
+        return [write for write in writes if write.mark == mark_of(operation.obj)]
+    return [write for write in writes if write.verb != "delete"]
 
 
 class _Highest:

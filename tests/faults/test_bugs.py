@@ -13,7 +13,12 @@ def test_bug_can_be_planted(bug: Bug) -> None:
     source = bug.source()
     if bug.file.endswith(".py"):
         compile(source, bug.file, "exec")
-    faults = [*injection.SERVER_FAULTS, *injection.NODE_FAULTS, *injection.SENTINEL_FAULTS]
+    faults = [
+        *injection.SERVER_FAULTS,
+        *injection.NODE_FAULTS,
+        *injection.SENTINEL_FAULTS,
+        *injection.CLUSTER_FAULTS,
+    ]
     assert set(bug.faults) <= {fault.name for fault in faults}
 
 

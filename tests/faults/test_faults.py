@@ -17,6 +17,10 @@ LOAD = Load(watchers=50)
 async def test_clients_see_what_survived_whatever_fault_happens(
     tmp_path_factory: pytest.TempPathFactory, topology: str, faults: int
 ) -> None:
+    await clients_see_what_survived(tmp_path_factory, topology, faults)
+
+
+async def clients_see_what_survived(tmp_path_factory: pytest.TempPathFactory, topology: str, faults: int) -> None:
     folder: pathlib.Path = await asyncio.to_thread(tmp_path_factory.mktemp, "f")
     async with campaign(folder, topology, seed=SEED, load=LOAD) as running:
         await running.round(faults)
