@@ -538,6 +538,19 @@ async def _slot_moved_key_by_key(bed: Bed, draw: random.Random) -> None:
     await asyncio.to_thread(cluster.move_key_by_key, slot_of_resource(resource), member, pause=pause)
 
 
+async def _killed_while_slot_moves(bed: Bed, draw: random.Random) -> None:
+    """The slot's new or former primary, during the move or soon afterwards."""
+    topology, (resource, primary, _) = _clustered(bed), await _shard(bed, draw)
+    target, slot = await _other_primary(bed, draw, primary), slot_of_resource(resource)
+    id_ = (await asyncio.to_thread(target.server, "CLUSTER", "MYID")).decode()
+    await asyncio.to_thread(primary.server, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", id_)
+    await asyncio.sleep(draw.uniform(0, 0.1))
+    dying = draw.choice([primary, target])
+    await asyncio.to_thread(dying.kill)
+    await bed.until(lambda: not topology.leads(dying), f"another primary instead of {dying.name}")
+    await asyncio.to_thread(dying.start)
+
+
 CLUSTER_FAULTS: Sequence[Fault] = (
     Fault("primary killed", _shard_primary_killed, 4, loses=_ONE, failovers=1),
     Fault("replica killed", _shard_replica_killed, 2),
@@ -551,6 +564,7 @@ CLUSTER_FAULTS: Sequence[Fault] = (
     Fault("taken over by hand", _shard_takeover, 2, splits=True, loses=_ONE, failovers=1),
     Fault("slot moved", _slot_moved, 6, failovers=1),
     Fault("slot moved key by key", _slot_moved_key_by_key, 4, failovers=1),
+    Fault("primary killed while a slot moves", _killed_while_slot_moves, 2, loses=_ONE, failovers=2),
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------------------ which

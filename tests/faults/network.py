@@ -37,6 +37,8 @@ class Network:
             task = asyncio.ensure_future(self._carry(name, port, reader, writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            # A task that is cancelled before it begins closes nothing.
+            task.add_done_callback(lambda _: writer.transport.abort())
 
         listener = await asyncio.start_server(connected, "127.0.0.1", 0)
         self._listeners.append(listener)
@@ -46,9 +48,12 @@ class Network:
     async def close(self) -> None:
         for listener in self._listeners:
             listener.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # connections that were accepted already get their task
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.sleep(0)
 
     # Faults
 

@@ -308,6 +308,14 @@ class Clustered:
             for resource, counts in votes.items()
         }
 
+    def leads(self, node: Node) -> bool:
+        """Whether most nodes name it as a primary with slots."""
+        named = 0
+        for other in self._answering:
+            with contextlib.suppress(OSError, RuntimeError):
+                named += any(row[2][1] == node.port for row in other.server("CLUSTER", "SLOTS"))
+        return named > len(self.nodes) // 2
+
     def trouble(self) -> str | None:
         if len(self._answering) < len(self.nodes):
             return "not all nodes run"
