@@ -23,6 +23,9 @@ IN_FLIGHT = 2.0
 """Seconds before a fault within which a replica may not have what was acknowledged, on a busy machine."""
 AFTER = 1.0
 """Seconds after a fault within which servers may still follow the old primary."""
+TWO_PRIMARIES = 2.0
+"""Seconds for which a replica may confirm what another one, which takes over, will never have: one in docs/store-ha.md, and one for a busy
+machine."""
 LAG_MS = 5000
 """A primary that is alone stops answering consistent reads before this time, if acknowledgements need replicas."""
 
@@ -40,6 +43,8 @@ class Judge:
         self._lossy = [window for window in windows if durability in window.fault.loses]
         self._split = [window for window in windows if window.fault.splits]
         self._may_be_stale = durability == "primary" or down_ms < LAG_MS
+        self._losses: dict[int, list[float]] = defaultdict(list)
+        """By the place of a window: when each acknowledged write was answered that it excuses."""
         self.findings: list[str] = []
         self.counts: Counter[str] = Counter()
 
@@ -52,13 +57,24 @@ class Judge:
             for w in windows
         )
 
-    def _of_lost_branch(self, kind: Kind, sent: float, done: float) -> bool:
+    def _of_lost_branch(self, kind: Kind, sent: float, done: float, windows: Iterable[Window] | None = None) -> bool:
         # A fault loses no confirmed write that a client got before it.
-        return self._within(self._lossy, kind, sent, done, 0 if self._confirms else IN_FLIGHT)
+        before = 0 if self._confirms else IN_FLIGHT
+        return self._within(self._lossy if windows is None else windows, kind, sent, done, before)
+
+    def _spans(self) -> None:
+        """Where replicas confirm, only a replica that is cut off with the old primary confirms lost writes for long."""
+        for place, times in self._losses.items():
+            window, span = self._lossy[place], max(times) - min(times)
+            if self._confirms and not window.fault.blind and span > TWO_PRIMARIES:
+                self._find(f"{len(times)} writes were lost for {span:.1f} s{self._during(min(times), max(times))}")
 
     def _lost(self, what: str, kind: Kind, sent: float, done: float) -> None:
         if self._of_lost_branch(kind, sent, done):
             self.counts["excused: lost"] += 1
+            for place, window in enumerate(self._lossy):
+                if self._of_lost_branch(kind, sent, done, [window]):
+                    self._losses[place].append(done)
         else:
             self._find(f"lost: {what}{self._during(sent, done)}")
 
@@ -101,6 +117,7 @@ class Judge:
             self._writes(self._truths[plural], operations)
             self._order(self._truths[plural], operations)
             self._answers(self._truths[plural], operations)
+        self._spans()
         newest = {plural: self._newest_before(plural, operations) for plural, operations in by_kind.items()}
         writes: dict[tuple[str, Key], list[Operation]] = defaultdict(list)
         for operation in records.operations:

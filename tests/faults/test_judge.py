@@ -117,6 +117,19 @@ def test_acknowledged_write_is_lost_only_where_the_promise_says_so() -> None:
     assert len(judged(Records([lost]), fault=WOKEN, durability="all")) == 1
 
 
+def test_confirmed_writes_are_lost_for_a_second_only() -> None:
+    def lost(at: float, version: int) -> Operation:
+        wrote = write("update", at - 0.1, at, status=200)
+        wrote.version, wrote.obj = version, held(version, "w1-1")
+        return wrote
+
+    records = Records([lost(11.0, LOST), lost(15.0, LOST + 1)])
+    [finding] = judged(records, fault=WOKEN)
+    assert "2 writes were lost for 4.0 s" in finding
+    assert judged(records, fault=WOKEN, durability="primary") == []
+    assert judged(records, fault=FAULTS["primary cut off with a replica"]) == []
+
+
 def test_consistent_list_is_stale_only_where_the_old_primary_cannot_know() -> None:
     wrote = write("update", 10.5, 10.6, status=200)
     wrote.mark, wrote.version, wrote.obj = "w0-2", SURVIVED, held(SURVIVED, "w0-2")
