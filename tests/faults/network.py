@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import socket
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 Pid = Callable[[], int | None]
 _PIECE = 1 << 16
+_SOCK_DIAG, _BY_FAMILY, _REQUEST, _HEADER = 4, 20, 1, 16
+"""linux/netlink.h, linux/sock_diag.h: a protocol, a type of messages, a flag, and the length of a header."""
 
 
 class Network:
@@ -119,12 +123,28 @@ class Network:
 
     def _owner(self, port: int, to: int) -> str | None:
         """Return the member that has a connection from one port to another."""
-        table = Path("/proc/net/tcp").read_text()
-        at = table.find(f":{port:04X} 0100007F:{to:04X} ")  # thousands of lines, of which most are closed connections
-        if at >= 0:
-            link = f"socket:[{table[at : table.index(chr(10), at)].split()[8]}]"
-            return next((name for name, pid in self._members.items() if _has(pid(), link)), None)
+        if inode := _inode(port, to):
+            return next((name for name, pid in self._members.items() if _has(pid(), f"socket:[{inode}]")), None)
         return None
+
+
+def _inode(port: int, to: int) -> int:
+    """Return the number of the socket that connects one port of 127.0.0.1 to another; 0 if it is closed (Linux, sock_diag(7)).
+
+    /proc/net/tcp says so too. It takes 10 ms where thousands of connections were closed lately, as the nodes of a cluster do.
+    """
+    host, any_state, no_cookie = socket.inet_aton("127.0.0.1").ljust(16, b"\0"), 0xFFFFFFFF, 0xFFFFFFFF
+    wanted = struct.pack("!HH", port, to) + host + host + struct.pack("=III", 0, no_cookie, no_cookie)
+    request = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, any_state) + wanted
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as asking:
+        asking.send(struct.pack("=IHHII", _HEADER + len(request), _BY_FAMILY, _REQUEST, 0, 0) + request)
+        answer = asking.recv(8192)
+    if struct.unpack_from("=H", answer, 4)[0] == _BY_FAMILY:
+        found: int = struct.unpack_from("=I", answer, _HEADER + 68)[0]
+        return found
+    if (code := -struct.unpack_from("=i", answer, _HEADER)[0]) != errno.ENOENT:
+        raise OSError(code, os.strerror(code))
+    return 0
 
 
 def _opened() -> asyncio.Event:
