@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -47,6 +47,8 @@ MARKS = 32
 AHEAD_MS = 86_400_000
 """An epoch may begin this far ahead of the store's clock: one day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
+LARGE = 1 << 20
+"""Bytes of a value of a kind that is stored as it is shown, above which a thread reads it."""
 REMEMBERED = 8
 """Large values that wait for their entries. A forgotten one is read again, in a thread where the log brings it."""
 
@@ -85,6 +87,21 @@ class Progress:
                 then()
 
 
+_Parts = tuple[bool, bytes, bytes, Mapping[str, str], tuple[str, ...]]
+"""Whether a value is shown otherwise than it is stored; its line and its verbatim part; its labels and fields."""
+
+
+def _read(value: bytes, adopt: AdoptFunc, index_func: IndexFunc) -> _Parts:
+    """Read a stored value. Raises ValueError, LookupError, TypeError, RecursionError."""
+    if not is_whole(value):
+        raise ValueError("it does not begin as an object does, or is no text")
+    own = adopt(value)
+    line, verbatim = split(own)
+    labels, fields = index_func(line)
+    hash(value)  # bytes keep it, and the event loop will look them up
+    return own is not value, line, verbatim, labels, fields
+
+
 class Replica:
     """`filled`: index and hub hold what the log said up to `position`. `fault`: the store has lost this resource."""
 
@@ -120,8 +137,8 @@ class Replica:
         self._options = options
         self._index_func = index_func
         self._adopt = adopt or _as_it_is
-        self._adopted: dict[bytes, bytes | None] = {}
-        """Large values as they are read, None if unchanged, for entries that will soon be made of them."""
+        self._prepared: dict[bytes, _Parts] = {}
+        """Large values as they were read, for entries that will soon be made of them."""
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self._clock = clock
         self._seen = seen
@@ -152,13 +169,9 @@ class Replica:
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         """Return the entry of a stored value. Revision 0 is that of a dry run which creates: its value has no resourceVersion."""
         try:
-            if is_whole(value):
-                own = self._own(value)
-                line, verbatim = split(own)
-                labels, fields = self._index_func(line)
-                body = splice(line, revision) if revision else line
-                return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=own is not value)
-            why = "it does not begin as an object does, or is no text"
+            changed, line, verbatim, labels, fields = self._parts(value)
+            body = splice(line, revision) if revision else line
+            return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=changed)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = str(error)[:1024]
         # Another program wrote it. It must not stop the log.
@@ -170,25 +183,23 @@ class Replica:
 
     def unread(self, values: Sequence[bytes]) -> list[bytes]:
         """Return the values that `prepare` must read before their entries are made: those that take long."""
-        if self._adopt is _as_it_is:
-            return []
-        return [value for value in values if len(value) > READ_STORED.limit and value not in self._adopted]
+        least = LARGE if self._adopt is _as_it_is else READ_STORED.limit
+        return [value for value in values if len(value) > least]
 
     async def prepare(self, values: Sequence[bytes]) -> None:
         """Read the large ones of these values in a thread. The next `entry` of each finds the result."""
-        adopt = self._adopt
+        adopt, index_func = self._adopt, self._index_func
         for value in self.unread(values):
             with suppress(ValueError, LookupError, TypeError, RecursionError):  # `entry` reports them
-                own = await READ_STORED.run(adopt, value)
-                if adopt is self._adopt:
-                    self._adopted[value] = None if own is value else own
-        while len(self._adopted) > max(REMEMBERED, len(values)):
-            del self._adopted[next(iter(self._adopted))]
+                parts = await READ_STORED.run(_read, value, adopt, index_func)
+                if (adopt, index_func) == (self._adopt, self._index_func):
+                    self._prepared[value] = parts
+        while len(self._prepared) > max(REMEMBERED, len(values)):
+            del self._prepared[next(iter(self._prepared))]
 
-    def _own(self, value: bytes) -> bytes:
-        if len(value) <= READ_STORED.limit or value not in self._adopted:
-            return self._adopt(value)
-        return self._adopted.pop(value) or value
+    def _parts(self, value: bytes) -> _Parts:
+        found = self._prepared.pop(value, None) if len(value) > READ_STORED.limit and self._prepared else None
+        return found or _read(value, self._adopt, self._index_func)
 
     async def caught_up(self, revision: Revision) -> None:
         if self.filled and self.applied >= revision:
@@ -261,7 +272,7 @@ class Replica:
         """Read stored values otherwise from now on: end all watches cleanly, and ask to be filled anew."""
         self._index_func = index_func
         self._adopt = adopt or _as_it_is
-        self._adopted.clear()
+        self._prepared.clear()
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self.rebuild("definition", "the definition of the kind changed")
 

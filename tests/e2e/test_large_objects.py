@@ -55,22 +55,24 @@ def send(server: DevServer, method: str, path: str, body: Any) -> Reply:
     )
 
 
-def test_report_of_six_mebibytes_is_written_read_listed_and_watched(server: DevServer) -> None:
-    made = report("six", 6 * MIB)
+def test_report_of_three_mebibytes_is_written_read_listed_and_watched(server: DevServer) -> None:
+    made = report("three", 3 * MIB)
     created = send(server, "POST", REPORTS, made)
     assert created.status == 201, created.text[:300]
-    assert len(server.request("GET", f"{REPORTS}/six").json["results"]) == len(made["results"])
+    assert len(server.request("GET", f"{REPORTS}/three").json["results"]) == len(made["results"])
     listed = server.request("GET", REPORTS).json
     assert [len(item["results"]) for item in listed["items"]] == [len(made["results"])]
     since = created.json["metadata"]["resourceVersion"]
     made["metadata"]["resourceVersion"] = since
     made["metadata"]["labels"] = {"round": "2"}
-    assert send(server, "PUT", f"{REPORTS}/six", made).status == 200
+    assert send(server, "PUT", f"{REPORTS}/three", made).status == 200
     watched = server.request("GET", f"{REPORTS}?watch=1&resourceVersion={since}&timeoutSeconds=1").text
     assert [json.loads(line)["type"] for line in watched.splitlines()] == ["MODIFIED"]
     merge = {"Content-Type": "application/merge-patch+json"}
-    assert server.request("PATCH", f"{REPORTS}/six", {"metadata": {"labels": {"a": "b"}}}, headers=merge).status == 200
-    assert server.request("DELETE", f"{REPORTS}/six").status == 200
+    assert (
+        server.request("PATCH", f"{REPORTS}/three", {"metadata": {"labels": {"a": "b"}}}, headers=merge).status == 200
+    )
+    assert server.request("DELETE", f"{REPORTS}/three").status == 200
 
 
 def test_object_above_the_limit_gets_the_error_of_etcd(server: DevServer) -> None:
