@@ -286,7 +286,7 @@ def _resources(text: str) -> tuple[str, ...]:
 
 def _durability(text: str) -> str:
     if text not in ("", "primary", "replica", "all"):
-        raise ValueError(f"{text!r} is none of primary, replica and all")
+        raise ValueError(f"{text!r} must be primary, replica or all")
     return text
 
 

@@ -74,7 +74,7 @@ local function below(a, b)
   return ae < be or (ae == be and an < bn)
 end
 
--- Reads the state that a write starts from. Returns nil and the reason if there is none.
+-- Reads the state of a log before a write. Returns nil and the reason if the log has none.
 local function open(keys)
   local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'count', 'bytes', 'init', 'schema')
   if not m[1] then return nil, 'no meta' end

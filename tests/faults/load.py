@@ -235,7 +235,7 @@ class Clients:
                     return
                 if reply.status != 200:
                     raise Broken(f"watch {asked}: {reply.status} {await reply.text()}")
-                while rest := await (_frame(reply.content) if form.framed else reply.content.readline()):
+                while rest := await (next_frame(reply.content) if form.framed else reply.content.readline()):
                     if not form.framed and not rest.endswith(b"\n"):
                         break
                     yield rest, form.told(rest)
@@ -259,8 +259,8 @@ class Clients:
             await asyncio.sleep(0.02)  # a client's back-off
 
 
-async def _frame(content: aiohttp.StreamReader) -> bytes:
-    """The next one; nothing at the end."""
+async def next_frame(content: aiohttp.StreamReader) -> bytes:
+    """The next frame of a protobuf watch; nothing at the end."""
     try:
         length = await content.readexactly(4)
     except asyncio.IncompleteReadError as error:

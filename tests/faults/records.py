@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.faults.load import COLORS, FORMS, NAMESPACES, SELECTIONS, V1
+from tests.faults.load import COLORS, FORMS, NAMESPACES, SELECTIONS, V1, next_frame
 from tests.faults.pair import AS_ADMIN, Authorities, Replica
 from tests.faults.seen import Form, Key, Listed, Object, Seen, Selection, Told, version_of
 from tests.fixtures import protobuf
@@ -445,7 +445,7 @@ class Watcher:
         initial: list[Seen] = []
         if not self._listing:
             segment = self.segments[-1]
-        while frame := await (_frame(content) if self.form.framed else content.readline()):
+        while frame := await (next_frame(content) if self.form.framed else content.readline()):
             if not self.form.framed and not frame.endswith(b"\n"):
                 self.clients.records.cut.append((server, time.monotonic(), f"{self.name}: ended within an event"))
                 return
@@ -479,17 +479,6 @@ def _is_error(form: Form, frame: bytes) -> bool:
     if form.framed:
         return protobuf.inside(frame, 1) == b"ERROR"
     return b'"type":"ERROR"' in frame[:40]
-
-
-async def _frame(content: aiohttp.StreamReader) -> bytes:
-    """The next one; nothing at the end."""
-    try:
-        length = await content.readexactly(4)
-    except asyncio.IncompleteReadError as error:
-        if error.partial:
-            raise
-        return b""
-    return await content.readexactly(int.from_bytes(length, "big"))
 
 
 def watchers(clients: Clients, resources: list[Kind], count: int) -> list[Watcher]:

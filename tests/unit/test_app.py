@@ -440,3 +440,22 @@ async def test_long_selector_of_a_refused_request_is_not_read(
         monkeypatch.setattr(selectors, name, read.append)
     answer = await Rig().ask(f"{path}?{LONG_SELECTOR}", method=method, Accept=accept)
     assert (answer.status, read) == (status, [])
+
+
+@pytest.mark.parametrize(
+    ("flag", "path"),
+    [
+        ("--feature-gates=ComponentStatusz=false", "/statusz"),
+        ("--feature-gates=ComponentFlagz=false", "/flagz"),
+        ("--profiling=false", "/debug/flags"),
+        ("--profiling=false", "/debug/pprof/"),
+    ],
+)
+async def test_pages_about_the_process_can_be_switched_off(flag: str, path: str) -> None:
+    assert (await Rig().ask(path)).status == 200
+    assert (await Rig(flag).ask(path)).status == 404
+
+
+def test_flags_that_are_shown_hide_the_address_of_the_store() -> None:
+    shown = config.parse(["store", "check", "--redis-url=redis://u:secret@h:1", "-v=3"], {}).shown
+    assert (shown["redis-url"], shown["v"]) == ("CLASSIFIED", "3")

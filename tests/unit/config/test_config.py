@@ -92,7 +92,7 @@ def test_durability_of_all_needs_servers_that_know_the_replicas() -> None:
     [one] = told("redis://h", "all")
     assert "name its sentinels" in one
     [unknown] = told("redis://h", "most")
-    assert "none of primary, replica and all" in unknown
+    assert "must be primary, replica or all" in unknown
     assert told("redis+sentinel://h:1,i:2/main", "all") == told("redis://h", "replica") == []
 
 
