@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from typing import ClassVar
 
+from apiserver.config import topics
 from apiserver.config.flags import flag, prefixed
 from kubetext import durations
 from kubetext.quoting import go_quote
@@ -78,9 +80,9 @@ class Sink:
 
     mode: str = flag("mode", SERVERS, str, BLOCKING,
         text="Strategy for sending audit events. Blocking indicates sending events should block server responses. Batch causes the backend "
-        f"to buffer and write events asynchronously. Known modes are {','.join(MODES)}.", value="MODE")
+        f"to buffer and write events asynchronously. Known modes are {','.join(MODES)}.", value="MODE", choices=MODES)
     version: str = flag("version", SERVERS, str, VERSION,
-        text="API group and version used for serializing audit events written.", value="GROUP/VERSION")
+        text="API group and version used for serializing audit events written.", value="GROUP/VERSION", choices=(VERSION,))
     batch: Batch = prefixed("batch-")
     truncate: Truncate = prefixed("truncate-")
 
@@ -102,7 +104,7 @@ class Log(Sink):
         "recommended).", value="MEBIBYTES")
     format: str = flag("format", SERVERS, str, JSON,
         text='Format of saved audits. "legacy" indicates 1-line text format for each event. "json" indicates structured json format. Known '
-        f"formats are {','.join(FORMATS)}.", value="FORMAT")
+        f"formats are {','.join(FORMATS)}.", value="FORMAT", choices=FORMATS)
     compress: bool = flag("compress", SERVERS, parse_bool, "false",
         text="If set, the rotated log files will be compressed using gzip.", switch=True)
 
@@ -126,6 +128,8 @@ class Webhook(Sink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """All audit settings. Without a policy nothing is recorded. The code that opens the named files reports errors in them."""
+
+    TOPIC: ClassVar[str] = topics.AUDITING
 
     policy_file: str = flag("audit-policy-file", SERVERS, str, "",
         text="Path to the file that defines the audit policy configuration.", value="FILE")

@@ -5,7 +5,6 @@ Names are kube-apiserver's if it has one. Knows nothing of the packages that use
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import ipaddress
 import re
@@ -13,19 +12,33 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from apiserver import __version__
 from apiserver.apimachinery import releases
 from apiserver.apimachinery.releases import Release
-from apiserver.config import auditing, flags, store_address, tls_flags
+from apiserver.config import auditing, command_line, flags, store_address, tls_flags, topics
 from apiserver.config.auditing import Audit
-from apiserver.config.flags import ConfigError, Partly, flag
+from apiserver.config.command_line import help_for
+from apiserver.config.commands import DEV, FILE_ACTIONS, MANIFESTS, PACKAGES, ROLES, SERVE, STORE, VERIFY
+from apiserver.config.flags import Choice, ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
 from kubetext import durations, strconv
 from kubetext.quoting import go_quote
 
-__all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
+__all__ = [
+    "DEV",
+    "MANIFESTS",
+    "PACKAGES",
+    "ROLES",
+    "SERVE",
+    "STORE",
+    "VERIFY",
+    "Audit",
+    "Config",
+    "ConfigError",
+    "Reading",
+    "help_for",
+]
 
 LEAST_OBJECT_BYTES, MOST_OBJECT_BYTES = 3 << 19, 8 << 20
 """Range of `--max-object-bytes`, from etcd's limit. A batch, a page and a watch event hold at least one object, so none bounds it."""
@@ -44,13 +57,8 @@ KEEP_ALIVE_SECONDS = 120.0
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
-DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS = "dev", "serve", "store", "roles", "kinds", "manifests"
-STORE_ACTIONS = ("init", "check", "info", "import", "export", "backup", "restore", "verify")
-VERIFY = "verify"
-"""The action of `store` that uses no store."""
-FILE_ACTIONS = ("backup", "restore", VERIFY)
-"""The actions of `store` that name a file."""
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS), (DEV, SERVE)
+DURABILITIES, LOG_FORMATS = ("primary", "replica", "all"), ("text", "json")
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
 CRDS, BUILTIN, CA_FILE = "crds", "builtin-kinds", "ca-file"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
@@ -284,18 +292,6 @@ def _resources(text: str) -> tuple[str, ...]:
     return _names(text, lambda name: "" if name.count("/") == 1 else f"{name!r} is not GROUP/PLURAL")
 
 
-def _durability(text: str) -> str:
-    if text not in ("", "primary", "replica", "all"):
-        raise ValueError(f"{text!r} must be primary, replica or all")
-    return text
-
-
-def _log_format(text: str) -> str:
-    if text not in ("text", "json"):
-        raise ValueError(f"{text!r} is neither text nor json")
-    return text
-
-
 # ---------------------------------------------------------------------------------------------------------------- the settings
 
 
@@ -305,13 +301,15 @@ def _log_format(text: str) -> str:
 class Dev:
     """Settings of `sluice dev` only. By default the kubeconfig is in the data directory."""
 
+    TOPIC: ClassVar[str] = topics.DEVELOPMENT
+
     data_dir: Path = flag("data-dir", (DEV,), Path, "./.sluice",
         text="where the store, the certificates and the kubeconfig are kept", value="DIR")
     kubeconfig: Path = flag("kubeconfig", (DEV,), Path, "",
         text="where to write the kubeconfig (default: kubeconfig in the data directory)", value="FILE")
     admission: tuple[Path, ...] = flag("admission", (DEV,), _existing, "",
         text="file or folder of webhook configurations, policies, bindings and their parameters; read again when it changes; may be given "
-        "several times", value="FILE|DIR", many=True)
+        "several times", value="FILE|DIR", many=True, topic=topics.ADMISSION)
     samples: bool = flag("samples", (DEV,), _boolean, "true",
         text="put a few objects of each kind into an empty store", switch=True)
 
@@ -326,49 +324,58 @@ class Serving:
     `runtime_config` is checked when the kinds are known.
     """
 
+    TOPIC: ClassVar[str] = topics.SECURE_SERVING
+
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
         text="address to listen on", value="IP")
     secure_port: int = flag("secure-port", SERVERS, _port, "7643",
         text="port to listen on; 0 takes any free one", value="PORT")
     group: str = flag(GROUP, EVERYWHERE, _group, "resource.sluice.dev",
-        text="API group of the served kinds that name none", value="GROUP")
+        text="API group of the served kinds that name none", value="GROUP", topic=topics.API_ENABLEMENT)
     kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
-        text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+        text="installed Python package whose RESOURCES are served too; may be given several times",
+        value="PACKAGE", many=True, topic=topics.API_ENABLEMENT)
     crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, _existing, "",
         text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
-        "times", value="FILE|DIR", many=True)
+        "times", value="FILE|DIR", many=True, topic=topics.API_ENABLEMENT)
     builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS), _boolean, "true",
-        text="serve the built-in kinds; without them there must be others", switch=True)
+        text="serve the built-in kinds; without them there must be others", switch=True, topic=topics.API_ENABLEMENT)
     emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, _release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
-        f"kube-apiserver in front, all else is {releases.NEWEST})", value="MAJOR.MINOR")
+        f"kube-apiserver in front, all else is {releases.NEWEST})", value="MAJOR.MINOR", topic=topics.GENERIC,
+        choices=map(str, releases.SUPPORTED))
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
-        text="switch alpha and beta features on or off; may be given several times", value="GATE=true|false", many=True)
+        text="switch alpha and beta features on or off; may be given several times",
+        value="GATE=true|false", many=True, topic=topics.GENERIC)
     runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
         text="versions and resources to serve or not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
-        "or api/all, api/ga, api/beta and api/alpha for all versions of a stability level", value="KEY=VALUE", many=True)
+        "or api/all, api/ga, api/beta and api/alpha for all versions of a stability level",
+        value="KEY=VALUE", many=True, topic=topics.API_ENABLEMENT)
     cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
         text="key of the serving certificate", value="FILE")
     tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), tls_flags.version, "VersionTLS12",
-        text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION")
+        text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION", choices=tls_flags.VERSIONS)
     ciphers: tuple[str, ...] = flag("tls-cipher-suites", (SERVE,), tls_flags.ciphers, "",
         text=f"cipher suites for clients that speak TLS 1.2; those of TLS 1.3 are always offered (default: the preferred). Preferred: "
         f"{', '.join(sorted({*tls_flags.CIPHERS} - tls_flags.INSECURE))}; insecure: {', '.join(sorted(tls_flags.INSECURE))}",
-        value="SUITES", many=True)
+        value="SUITES", many=True, choices=tls_flags.CIPHERS)
     named_pairs: tuple[NamedPair, ...] = flag("tls-sni-cert-key", (SERVE,), tls_flags.named_pairs, "",
         text="certificate and key for clients that ask for one of these names (*.example.org is each directly below it), or without names "
         "for one that the certificate says; a pair with names wins over one without, the first over those behind it; read again when "
         f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
         value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
     profiling: bool = flag("profiling", SERVERS, _boolean, "true",
-        text="serve CPU profiles at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may", switch=True)
+        text="serve CPU profiles at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may", switch=True,
+        topic=topics.FEATURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
     """The trusted front proxy, and the headers in which it names the user. Header names are lower case."""
+
+    TOPIC: ClassVar[str] = topics.AUTHENTICATION
 
     ca_file: str = flag("requestheader-client-ca-file", (SERVE,), _file, "",
         text="CAs of the front proxy, whose requests name users in headers", value="FILE")
@@ -386,6 +393,8 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
+    TOPIC: ClassVar[str] = topics.AUTHENTICATION
+
     client_ca_file: str = flag("client-ca-file", (SERVE,), _file, "",
         text="CAs whose client certificates name users", value="FILE")
     request_header: RequestHeader
@@ -400,9 +409,11 @@ class Delegation:
     `standalone`: no cluster is asked. Otherwise an empty kubeconfig means the service account of the pod.
     """
 
+    TOPIC: ClassVar[str] = topics.AUTHENTICATION
+
     standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
         text="ask no cluster: users come from certificates alone, only system:masters may change anything, the store keeps namespaces",
-        switch=True)
+        switch=True, topic=topics.GENERIC)
     authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), _file, "",
         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
         value="FILE")
@@ -413,13 +424,15 @@ class Delegation:
     token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), _seconds, "10s",
         text="how long an answer about a token is cached", value="DURATION")
     authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), _file, "",
-        text="kube-apiserver that authorizes requests and knows the namespaces (default: as for authentication)", value="FILE")
+        text="kube-apiserver that authorizes requests and knows the namespaces (default: as for authentication)",
+        value="FILE", topic=topics.AUTHORIZATION)
     allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), _seconds, "10s",
-        text="how long a permission is cached", value="DURATION")
+        text="how long a permission is cached", value="DURATION", topic=topics.AUTHORIZATION)
     deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), _seconds, "10s",
-        text="how long a refusal is cached", value="DURATION")
+        text="how long a refusal is cached", value="DURATION", topic=topics.AUTHORIZATION)
     always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), _paths, "/healthz,/readyz,/livez",
-        text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True)
+        text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True,
+        topic=topics.AUTHORIZATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,11 +442,14 @@ class Admission:
     Upstream: kubernetes/apiserver `pkg/server/options/admission.go`.
     """
 
+    TOPIC: ClassVar[str] = topics.ADMISSION
+
     enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, _plugins, "",
         text=f"admission plugins that are run beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
-        value="PLUGINS", many=True)
+        value="PLUGINS", many=True, choices=PLUGINS)
     disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
-        text="admission plugins that are not run; may be given several times", value="PLUGINS", many=True)
+        text="admission plugins that are not run; may be given several times", value="PLUGINS", many=True,
+        choices=PLUGINS)
 
     control: str = flag("admission-control-config-file", SERVERS, str, "",
         text="AdmissionConfiguration: credentials for webhooks, and resources that may only be used if a quota covers them", value="FILE")
@@ -446,6 +462,8 @@ class Admission:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """The store, and the bytes of the longest object in it."""
+
+    TOPIC: ClassVar[str] = topics.STORE
 
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
         text="the store: redis://, rediss:// (TLS) or unix://; or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; or nodes of "
@@ -463,7 +481,7 @@ class Storage:
         text="client certificate for the store and its sentinels; read again when it changes", value="FILE")
     key_file: str = flag("redis-key-file", (SERVE, STORE), _file, "",
         text="key of that certificate", value="FILE")
-    durability: str = flag("store-durability", (SERVE, STORE), _durability, "",
+    durability: str = flag("store-durability", (SERVE, STORE), Choice(DURABILITIES, optional=True), "",
         text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
         "the sentinels or the cluster know (default: replica with these, else primary)", value="primary|replica|all")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
@@ -486,6 +504,8 @@ class Storage:
 class Migration:
     """The source of `sluice store import`, the destination of `sluice store export`, and the choice of what is moved."""
 
+    TOPIC: ClassVar[str] = topics.MIGRATION
+
     from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
     from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
@@ -506,6 +526,8 @@ class Migration:
 class Manifests:
     """The choice of what `sluice manifests` prints."""
 
+    TOPIC: ClassVar[str] = topics.MANIFESTS
+
     deployment: bool = flag("deployment", (MANIFESTS,), _boolean, "true",
         text="print the Deployment and the ConfigMaps of --crds, too; without them only APIServices and ClusterRoles, for a server that an "
         "overlay or the chart deploys", switch=True)
@@ -516,6 +538,8 @@ class Manifests:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the shortest life of a watch without a timeout; the longest is twice that."""
+
+    TOPIC: ClassVar[str] = topics.GENERIC
 
     request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
         text="longest time for a request other than a watch", value="DURATION")
@@ -534,6 +558,8 @@ class Limits:
 class Shutdown:
     """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over this time."""
 
+    TOPIC: ClassVar[str] = topics.GENERIC
+
     delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
         text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION")
     watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
@@ -542,7 +568,10 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logging:
-    format: str = flag("logging-format", EVERYWHERE, _log_format, "text", text="form of log lines", value="text|json")
+    TOPIC: ClassVar[str] = topics.LOGS
+
+    format: str = flag("logging-format", EVERYWHERE, Choice(LOG_FORMATS), "text",
+        text="form of log lines", value="text|json", live=True)
     verbosity: int = flag("v", EVERYWHERE, _count, "0",
         text="how much to log: 3 adds each request, 4 and more details", value="LEVEL")
 # fmt: on
@@ -587,57 +616,6 @@ FLAGS = tuple(flags.declared(Config))
 
 # ---------------------------------------------------------------------------------------------------------------- reading
 
-_SUMMARY = {
-    DEV: "serve one machine, with a store, certificates and a kubeconfig of its own",
-    SERVE: "serve a cluster, behind an APIService or directly, with an existing store",
-    STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export); "
-    "back it up (backup), check a backup (verify) and restore it (restore)",
-    ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
-    MANIFESTS: "print APIServices, ClusterRoles, Deployment and ConfigMaps for the kinds",
-    PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
-}
-
-
-def _parser(gates: Sequence[str], action: str) -> flags.Parser:
-    """Make the parser. `action` limits the help of `store` to the flags of one action, "" shows all."""
-    parser = flags.Parser(
-        prog="sluice",
-        description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"sluice {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=flags.Parser)
-    for command, summary in _SUMMARY.items():
-        asked = action if command == STORE else ""
-        sub = commands.add_parser(
-            command,
-            prog=f"sluice {command} {asked}".rstrip(),
-            help=summary,
-            description=summary,
-            allow_abbrev=False,
-            epilog="Each flag also reads the environment variable in brackets; the command line wins.",
-        )
-        if command == STORE:
-            shown = argparse.SUPPRESS if asked else None
-            sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
-            if asked in ("", *FILE_ACTIONS):
-                sub.add_argument(
-                    "file", nargs="?", metavar="FILE|-", help=f"{', '.join(FILE_ACTIONS)}: a backup; - is a pipe"
-                )
-        if command == PACKAGES:
-            sub.add_argument("action", choices=("check",), metavar="check")
-            sub.add_argument(
-                "checked",
-                nargs="*",
-                metavar="PACKAGE|FILE|DIR",
-                help="module with kinds, as --kinds names it, or CustomResourceDefinitions, as --crds names them",
-            )
-        for offered in FLAGS:
-            if command in offered.commands:
-                choices = gates if offered.name == FEATURE_GATES else ()
-                sub.offer(offered, command, action=asked if command == STORE else None, choices=choices)
-    return parser
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -664,17 +642,12 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
 
     Raises ConfigError for an unknown command. `--help` and `--version` print and exit; so does an incomplete command.
     """
-    asked = [*argv, "--help"] if list(argv) in ([], [STORE], [PACKAGES]) else list(argv)
-    words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
-    if words.command == PACKAGES:
-        unknown = _take_checked(words, unknown)
+    words, unknown = command_line.split(argv, FLAGS, gates=gates)
     action: str = getattr(words, "action", "")
-    if action in FILE_ACTIONS:
-        unknown = _take_file(words, unknown)
     if action == VERIFY:  # it opens no store
         words.__dict__["redis-url"] = words.__dict__["redis-url"] or "unix:///none"
     values = flags.values(FLAGS, words.command, words, environ)
-    errors = [f"unknown argument {word}" for word in unknown] + values.errors
+    errors = [command_line.unknown(word, words.command, FLAGS) for word in unknown] + values.errors
     errors += _overlaps(values)
     if not values.get(BUILTIN, True) and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
@@ -692,59 +665,6 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     )
     errors += auditing.errors(found.audit, values.wrong)
     return Reading(_completed(found), values.wrong, errors)
-
-
-def _take_checked(words: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Turn what `kinds check` names into --kinds and --crds, and return the rest of `unknown`. argparse does not see words after a flag."""
-    behind = [word for word in unknown if not word.startswith("-")]
-    named = [*words.checked, *behind]
-    for flag_, chosen in (
-        (KINDS, [word for word in named if not _is_file(word)]),
-        (CRDS, [word for word in named if _is_file(word)]),
-    ):
-        if chosen:
-            setattr(words, flag_, [*(getattr(words, flag_) or ()), *chosen])
-    return [word for word in unknown if word not in behind]
-
-
-def _take_file(words: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Take the file of an action out of `unknown`, where argparse leaves it when it stands behind a flag. Return the rest."""
-    behind = [word for word in unknown if word == "-" or not word.startswith("-")]
-    if words.file is None and behind:
-        words.file = behind[0]
-        unknown = [*unknown]
-        unknown.remove(behind[0])
-    return unknown
-
-
-_SUFFIXES = (".json", ".yaml", ".yml")
-
-
-def _is_file(word: str) -> bool:
-    """Return whether a word names a file or folder of definitions, not a package."""
-    return "/" in word or _is_definitions(word) or any(_is_definitions(each.name) for each in _listed(Path(word)))
-
-
-def _is_definitions(name: str) -> bool:
-    return name.removesuffix(".gz").endswith(_SUFFIXES)
-
-
-def _listed(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:
-        return []
-
-
-def _action(argv: Sequence[str]) -> str:
-    """Return the action of `store`, "" if it is missing."""
-    return next((word for word in argv if word in STORE_ACTIONS), "") if argv and argv[0] == STORE else ""
-
-
-def help_for(argv: Sequence[str]) -> str:
-    """Return the command that lists the relevant flags, or the commands."""
-    command = argv[0] if argv and argv[0] in _SUMMARY else ""
-    return " ".join(filter(None, ("sluice", command, _action(argv), "--help")))
 
 
 def _completed(config: Config) -> Config:

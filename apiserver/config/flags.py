@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+from apiserver.config import suggestions, topics
+
 _Value = TypeVar("_Value")
 _Section = TypeVar("_Section")
 _FLAG, _PREFIX = "flag", "prefix"
@@ -33,13 +35,28 @@ class Partly(ValueError):
         self.value = value
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Parses one of some names. `optional`: the text may be empty."""
+
+    names: tuple[str, ...]
+    optional: bool = False
+
+    def __call__(self, text: str) -> str:
+        if text not in self.names and (text or not self.optional):
+            *first, last = self.names
+            raise ValueError(f"{text!r} must be {', '.join(first)} or {last}")
+        return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: the flag is required.
 
     `parse` turns a text into a value, or raises ValueError with the errors as its arguments. `switch`: on without a value. `many`: may
     be given several times; the texts are joined by `separator`. `secret`: may hold a password. `actions` are the actions of the command
-    that use the flag, empty for all.
+    that use the flag, empty for all. `choices` are known values, for completion; `parse` decides what is valid. `topic` is the heading in
+    lists of flags. `live`: a change in the configuration file applies while the server runs.
     """
 
     name: str
@@ -53,6 +70,9 @@ class Flag:
     many: bool
     secret: bool
     separator: str
+    choices: tuple[str, ...]
+    topic: str
+    live: bool
 
     @property
     def option(self) -> str:
@@ -79,8 +99,14 @@ def flag(
     many: bool = False,
     secret: bool = False,
     separator: str = ",",
+    choices: Iterable[str] = (),
+    topic: str = "",
+    live: bool = False,
 ) -> _Value:
-    """Declare a field whose value is that of this flag. `text` is the help, `value` the placeholder in it."""
+    """Declare a field whose value is that of this flag. `text` is the help, `value` the placeholder in it.
+
+    `choices` are those of `parse` if that is a Choice. Without `topic`, the TOPIC of the section counts.
+    """
     declared = Flag(
         name=name,
         commands=commands,
@@ -93,6 +119,9 @@ def flag(
         many=many,
         secret=secret,
         separator=separator,
+        choices=tuple(choices) or (parse.names if isinstance(parse, Choice) else ()),
+        topic=topic,
+        live=live,
     )
     field: _Value = dataclasses.field(metadata={_FLAG: declared})
     return field
@@ -127,13 +156,18 @@ def prefixed(prefix: str, **defaults: str) -> Any:
     return dataclasses.field(metadata={_PREFIX: _Prefix(prefix, here)})
 
 
-def declared(section: type[Any], prefix: _Prefix = _NONE) -> Iterator[Flag]:
-    """Yield the flags of a section and of the sections in it, in the order of their fields."""
+def declared(section: type[Any], prefix: _Prefix = _NONE, *, topic: str = topics.MISC) -> Iterator[Flag]:
+    """Yield the flags of a section and of the sections in it, in the order of their fields.
+
+    A section names the topic of its flags as `TOPIC`; without it they have the topic of the section around it.
+    """
+    here: str = getattr(section, "TOPIC", topic)
     for field, inner in _fields(section):
         if inner is not None:
-            yield from declared(inner, prefix.before(field.metadata.get(_PREFIX, _NONE)))
+            yield from declared(inner, prefix.before(field.metadata.get(_PREFIX, _NONE)), topic=here)
         elif _FLAG in field.metadata:
-            yield prefix.named(field.metadata[_FLAG])
+            found = prefix.named(field.metadata[_FLAG])
+            yield found if found.topic else dataclasses.replace(found, topic=here)
 
 
 def section(made: type[_Section], values: Mapping[str, Any], prefix: _Prefix = _NONE, **others: Any) -> _Section:
@@ -172,35 +206,53 @@ class _Help(argparse.HelpFormatter):
         first, *rest = text.split("\n")
         return [*super()._split_lines(first, width), *rest]
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fold the paragraphs of a text, except those of several lines."""
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if "\n" in part else super(_Help, self)._fill_text(part, width, indent) for part in paragraphs
+        )
+
 
 class Parser(argparse.ArgumentParser):
-    """argparse splits the words and prints the help; an error is raised, not printed."""
+    """argparse splits the words and prints the help, by topic; an error is raised, not printed."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Help, **settings)
+        self._topics: dict[str, argparse._ArgumentGroup] = {}
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse an unknown command or action, with the name that was probably meant."""
+        if action.choices is not None and value not in action.choices:
+            known = [*map(str, action.choices)]
+            guess = suggestions.question(str(value), known) or f": it is none of {', '.join(known)}"
+            raise ConfigError([f"unknown {action.dest} {value}{guess}"])
 
     def offer(self, flag: Flag, command: str, *, action: str | None = None, choices: Sequence[str] = ()) -> None:
         """Accept this flag of the command. Its help ends with `choices`, one per line. Without help if `action` does not use the flag.
 
         `action` is "" for all actions of the command, None for a command without actions.
         """
+        group = self._topics.get(flag.topic)
+        if group is None:
+            group = self._topics[flag.topic] = self.add_argument_group(f"{flag.topic} flags")
         default = flag.default_for(command)
         said = flag.text if action != "" or not flag.actions else f"{', '.join(flag.actions)}: {flag.text}"
         hidden = bool(action and flag.actions and action not in flag.actions)
         if flag.switch:
             state = "on" if default == "true" else "off"
             text = argparse.SUPPRESS if hidden else f"{said} (default: {state}) [{flag.variable}]"
-            self.add_argument(flag.option, dest=flag.name, nargs="?", const="true", metavar="true|false", help=text)
-            self.add_argument(
+            group.add_argument(flag.option, dest=flag.name, nargs="?", const="true", metavar="true|false", help=text)
+            group.add_argument(
                 f"--no-{flag.name}", dest=flag.name, action="store_const", const="false", help=argparse.SUPPRESS
             )
             return
         shown = "required" if default is None else f"default: {default}" if default else ""
         text = "\n".join((f"{said}{f' ({shown})' if shown else ''} [{flag.variable}]", *choices)).replace("%", "%%")
-        self.add_argument(
+        group.add_argument(
             flag.option,
             dest=flag.name,
             metavar=flag.value,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from apiserver.config.flags import Partly
 
-_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
 def version(text: str) -> ssl.TLSVersion:
     """Parse a version by upstream's name, except versions that are too old."""
-    if text not in _VERSIONS:
-        raise ValueError(f"{text!r} is neither {' nor '.join(_VERSIONS)}")
-    return _VERSIONS[text]
+    if text not in VERSIONS:
+        raise ValueError(f"{text!r} is neither {' nor '.join(VERSIONS)}")
+    return VERSIONS[text]
 
 
 CIPHERS: Mapping[str, str] = {
