@@ -18,7 +18,7 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 
-from apiserver import __version__, metrics
+from apiserver import buildinfo, metrics
 from apiserver.admission.core.chain import Chain, Plugin
 from apiserver.admission.core.expressions import Expressions
 from apiserver.admission.core.matching import Matcher
@@ -462,7 +462,7 @@ def build(
     if app.control is not None:
         app.control.start(services, auditor)
     documents = _documents(app, served, delegates=delegates, definitions=definitions)
-    build = groups.version(served.release, software=__version__, python=platform.python_version(), platform=PLATFORM)
+    build = groups.version(served.release, python=platform.python_version(), platform=PLATFORM)
     documents |= _pages(config, served, documents, gates=switched, build=build)
     # In a cluster, kube-apiserver serves the core group.
     core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None
@@ -569,8 +569,6 @@ def filters(
 Document = Callable[[Request], Awaitable[web.StreamResponse]]
 OPENAPI = "/openapi/v3/"
 PLATFORM = f"{platform.system().lower()}/{platform.machine()}"
-BUILT = 1767225600.0
-"""The Last-Modified time of OpenAPI documents: the same for all replicas of a release."""
 STARTED = time.time()
 """About when this process began."""
 END_STEP_SECONDS = 0.1
@@ -581,12 +579,16 @@ the CPU from filling.
 
 
 def published(served: Kinds) -> openapi_docs.OpenAPI:
-    """Return the OpenAPI documents of what is served."""
+    """Return the OpenAPI documents of what is served.
+
+    Their Last-Modified time is the build time of a release, so that all replicas agree. The documents of a checkout change with its files,
+    which it reads when it starts.
+    """
     return openapi_docs.OpenAPI(
         served,
         patch_types=[kind.media for kind in patch_types(FieldManagers(served), served.release)],
         version=str(served.release),
-        built=BUILT,
+        built=buildinfo.built() or STARTED,
         media_types=negotiation.ACCEPTED,
         streams=negotiation.STREAMS,
     )

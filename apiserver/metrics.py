@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from apiserver import __version__
+from apiserver import buildinfo
 from apiserver.collectors import Counter, Distribution, Gauge, Histogram, Summary, Total, Value
 
 COMPONENT = "apiserver"
@@ -379,8 +379,14 @@ CRDS = Gauge(
     "Definitions of --crds that are served, and their files and folders that are not served as they are now.",
     "state",
 )
-BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with the version.", "git_version")
-BUILD_INFO.labels(__version__).set(1)
+BUILD_INFO = Gauge(
+    "kubernetes_build_info",
+    "1, labelled with the version, commit and build time.",
+    "git_version",
+    "git_commit",
+    "build_date",
+)
+BUILD_INFO.labels(buildinfo.version(), buildinfo.commit(), buildinfo.build_date()).set(1)
 VERSION_INFO = Gauge(
     "version_info",
     "[ALPHA] Provides the compatibility version info of the component. The component label is the name of the component, usually kube, "

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from apiserver import __version__
+from apiserver import buildinfo
 from charts import schema, texts
 from tests.e2e.controlplane import binaries
 
@@ -48,13 +48,19 @@ _ACTION = re.compile(r"'?«(.*?)»'?")
 _OPTIONAL = re.compile(r"^( *)(\w+): '?«with (\S+)»'?\n", re.MULTILINE)
 _BLOCK = re.compile(r"^( *)([^\s:]+): '?»(.*?)«'?$", re.MULTILINE)
 
+
+def semantic(version: str) -> str:
+    """Write a version of PEP 440 as Helm wants it: `0.2.0.dev0` is `0.2.0-dev.0`."""
+    return version.replace(".dev", "-dev.")
+
+
 CHART_YAML: Object = {
     "apiVersion": "v2",
     "name": "sluice",
     "description": "A Kubernetes aggregated API server that keeps resource.k8s.io-style objects in Redis Streams",
     "type": "application",
-    "version": __version__,
-    "appVersion": __version__,
+    "version": semantic(buildinfo.version()),
+    "appVersion": semantic(buildinfo.version()),
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from apiserver import buildinfo
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.releases import V1_37, Release, at, since
@@ -130,7 +131,7 @@ def resource_list(group: str, version: str, members: Sequence[Resource]) -> dict
     }
 
 
-def version(release: Release, *, software: str, python: str, platform: str) -> dict[str, str]:
+def version(release: Release, *, python: str, platform: str) -> dict[str, str]:
     """Make the document of /version: the Kubernetes release that is served, with Sluice as its build."""
     major, minor = map(str, release)
     return {
@@ -140,10 +141,10 @@ def version(release: Release, *, software: str, python: str, platform: str) -> d
         "emulationMinor": minor,
         "minCompatibilityMajor": major,
         "minCompatibilityMinor": str(release.minor - 1),
-        "gitVersion": f"v{release}.{at(release, PATCH_LEVEL)}+sluice-{software}",
-        "gitCommit": "unknown",
-        "gitTreeState": "unknown",
-        "buildDate": "1970-01-01T00:00:00Z",
+        "gitVersion": f"v{release}.{at(release, PATCH_LEVEL)}+sluice-{buildinfo.version()}",
+        "gitCommit": buildinfo.commit(),
+        "gitTreeState": buildinfo.tree_state(),
+        "buildDate": buildinfo.build_date(),
         "goVersion": f"python{python}",
         "compiler": "cpython",
         "platform": platform,
