@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra bench next binaries lock wheels chart clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra bench next docs binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -103,6 +103,10 @@ bench: venv ## measure (bench/README.md), and say which bounds are missed; ARGS=
 
 next: venv ## the work list of another Kubernetes release: what it answers otherwise than the recorded one (VERSION=1.38.0-alpha.2 ARGS="--output list.md")
 	$(BIN)/python -m tests.e2e.next $(VERSION) $(ARGS)
+
+docs: venv ## build the handbook into dist/site, and fail on a dead link or a page without a place in docs/index.md
+	$(BIN)/python -m sphinx --conf-dir docs --jobs auto --fail-on-warning --keep-going --quiet --doctree-dir dist/doctrees . dist/site
+	@echo "the handbook: file://$(CURDIR)/dist/site/index.html"
 
 binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)
 	$(BIN)/python tests/e2e/controlplane/binaries.py

@@ -113,6 +113,14 @@ def test_a_page_links_to_files_and_headings_that_exist(page: pathlib.Path) -> No
     assert broken == []
 
 
+def test_home_page_of_the_handbook_names_every_page() -> None:
+    home = PROJECT / "docs" / "index.md"
+    named = re.findall(r"\]\((\S+\.md)\)", home.read_text())
+    assert sorted(named) == sorted(set(named))
+    pages = {page.name for page in home.parent.glob("*.md")} - {"index.md"}
+    assert pages <= set(named)
+
+
 def test_the_readme_has_at_most_900_words() -> None:
     assert len((PROJECT / "README.md").read_text().split()) <= 900
 
