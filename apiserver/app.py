@@ -70,7 +70,8 @@ from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
-from apiserver.serving import health, profiles, zpages
+from apiserver.serving import health
+from apiserver.serving.debugging import profiles, zpages
 from apiserver.serving.health import Check
 from apiserver.standalone import answers, control
 from apiserver.standalone.control import Control

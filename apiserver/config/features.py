@@ -21,7 +21,7 @@ WATCH_LIST_COMPRESSION = versioned("WatchListCompression", Spec(V1_37, default=T
 CONSTRAINED_IMPERSONATION = Gate("ConstrainedImpersonation", default=True, stage=Stage.BETA)
 """Impersonation with permissions that are limited to certain requests (`filters/acting.py`)."""
 COMPONENT_STATUSZ = Gate("ComponentStatusz", default=True, stage=Stage.BETA)
-"""/statusz: the process, its versions and paths (`serving/zpages.py`)."""
+"""/statusz: the process, its versions and paths (`serving/debugging/zpages.py`)."""
 COMPONENT_FLAGZ = Gate("ComponentFlagz", default=True, stage=Stage.BETA)
 """/flagz: the flags of the process."""
 

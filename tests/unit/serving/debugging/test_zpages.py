@@ -9,7 +9,7 @@ from aiohttp import web
 
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.state import Request
-from apiserver.serving import zpages
+from apiserver.serving.debugging import zpages
 from tests.fixtures.connection import Answer
 from tests.unit.filters.chain import connect
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from apiserver.filters.state import Request
 from apiserver.runtime.workers import PROFILES
-from apiserver.serving import profiler, profiles
+from apiserver.serving.debugging import profiler, profiles
 from tests.fixtures.connection import Answer
 from tests.fixtures.valkey import eventually
 from tests.unit.filters.chain import connect

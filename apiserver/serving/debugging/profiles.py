@@ -10,7 +10,7 @@ import threading
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.state import Request
 from apiserver.runtime.workers import PROFILES, Busy
-from apiserver.serving import profiler
+from apiserver.serving.debugging import profiler
 from apiserver.serving.health import Document, Response
 from kubetext import strconv
 

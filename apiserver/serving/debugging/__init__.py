@@ -1,0 +1,1 @@
+"""Pages that show people what a running server does."""
