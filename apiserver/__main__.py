@@ -21,6 +21,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.codecs.yaml import as_yaml
 from apiserver.config import config, logs
 from apiserver.config.config import Config, ConfigError
+from apiserver.config.printed import printing
 from apiserver.kinds import roles
 from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
@@ -52,10 +53,13 @@ def main() -> int:
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a command, and return its exit code."""
+    if printing.answers(argv):
+        return printing.run(argv, environ)
     try:
         settings, kinds, definitions = _understood(argv, environ)
     except ConfigError as e:
-        return _misconfigured(e, argv)
+        return printing.misconfigured(e, argv)
     logs.configure(settings.logging)
     sys.unraisablehook = logs.unraisable
     workers.share_fairly()
@@ -64,7 +68,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, kinds, definitions, environ))
     except ConfigError as e:
-        return _misconfigured(e, argv)
+        return printing.misconfigured(e, argv)
     except FAILURES as e:
         print(f"sluice: {e}", file=sys.stderr)
         return 1
@@ -102,13 +106,6 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
             moved = settings.migration
             yield from access.errors(store_options(settings.storage))
             yield from credentials.errors((moved.from_kubeconfig, moved.to_kubeconfig), environ)
-
-
-def _misconfigured(error: ConfigError, argv: Sequence[str]) -> int:
-    for text in error.errors:
-        print(f"sluice: {text}", file=sys.stderr)
-    print(f"sluice: see `{config.help_for(argv)}`", file=sys.stderr)
-    return 2
 
 
 async def _command(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> int:

@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from apiserver import __version__
 from apiserver.config import flags, suggestions, topics
 from apiserver.config.commands import (
     ACTIONS,
+    COMPLETION,
     FILE_ACTIONS,
+    MAN,
     PACKAGES,
+    PRINTED,
     STORE,
-    STORE_ACTIONS,
     SUMMARY,
     Example,
     examples,
@@ -24,6 +25,8 @@ from apiserver.config.flags import ConfigError, Flag
 HELP, VERSION = ("-h", "--help"), "--version"
 GATES = "feature-gates"
 """The flag whose help lists the feature gates."""
+NARROWED = (STORE, COMPLETION)
+"""The commands whose actions have a help of their own."""
 ENVIRONMENT = "Each flag also reads the environment variable in brackets; the command line wins."
 
 
@@ -50,50 +53,49 @@ def parser(known: Sequence[Flag], *, gates: Sequence[str] = (), action: str = ""
         epilog=f"{_shown(examples('dev')[:1])}\n\nUse `sluice COMMAND --help` for the flags of a command.",
         allow_abbrev=False,
     )
-    made.add_argument(VERSION, action="version", version=f"sluice {__version__}")
+    made.add_argument(VERSION, action="store_true", help="print the version, and exit")
     commands = made.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True, parser_class=flags.Parser
     )
     for command, summary in SUMMARY.items():
-        asked = action if command == STORE else ""
-        shown = ACTIONS[STORE].get(asked, summary) if command == STORE else summary
+        asked = action if command in NARROWED else ""
+        shown = ACTIONS.get(command, {}).get(asked, summary)
         sub = commands.add_parser(
             command,
             usage=_usage(command, asked),
             help=summary,
             description=f"{shown[0].upper()}{shown[1:]}.",
             allow_abbrev=False,
-            epilog=f"{ENVIRONMENT}\n\n{_shown(examples(command, asked))}",
+            epilog="\n\n".join([*([] if command in PRINTED else [ENVIRONMENT]), _shown(examples(command, asked))]),
         )
         _offer_arguments(sub, command, asked)
         for offered in sorted(known, key=lambda flag: topics.place(flag.topic)):
             if command in offered.commands:
                 lines = gates if offered.name == GATES else ()
-                sub.offer(offered, command, action=asked if command == STORE else None, choices=lines)
+                sub.offer(offered, command, action=asked if command in NARROWED else None, choices=lines)
     return made
 
 
 def _usage(command: str, asked: str) -> str:
     """Return the form of the command line. It names no flag: there are too many."""
     words = ["sluice", command, asked, "[-h]"]
-    if command == STORE and not asked:
-        words.append("|".join(STORE_ACTIONS))
+    if command in NARROWED and not asked:
+        words.append("|".join(ACTIONS[command]))
     if command == STORE and asked in FILE_ACTIONS:
         words.append("FILE|-")
     if command == PACKAGES:
         words.append("check PACKAGE|FILE|DIR ...")
-    return " ".join([*filter(None, words), "[FLAGS]"])
+    flags_taken = [] if command in (COMPLETION, MAN) else ["[FLAGS]"]
+    return " ".join([*filter(None, words), *flags_taken])
 
 
 def _offer_arguments(sub: flags.Parser, command: str, asked: str) -> None:
     """Accept the words behind a command that are no flags."""
-    if command == STORE:
-        shown = argparse.SUPPRESS if asked else None
-        sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
-        if asked in ("", *FILE_ACTIONS):
-            sub.add_argument(
-                "file", nargs="?", metavar="FILE|-", help=f"{', '.join(FILE_ACTIONS)}: a backup; - is a pipe"
-            )
+    if command in NARROWED:
+        names = tuple(ACTIONS[command])
+        sub.add_argument("action", choices=names, metavar="|".join(names), help=argparse.SUPPRESS if asked else None)
+    if command == STORE and asked in ("", *FILE_ACTIONS):
+        sub.add_argument("file", nargs="?", metavar="FILE|-", help=f"{', '.join(FILE_ACTIONS)}: a backup; - is a pipe")
     if command == PACKAGES:
         sub.add_argument("action", choices=tuple(ACTIONS[PACKAGES]), metavar="check")
         sub.add_argument(
@@ -196,8 +198,9 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _action(argv: Sequence[str]) -> str:
-    """Return the action of `store`, "" if it is missing."""
-    return next((word for word in argv if word in STORE_ACTIONS), "") if argv and argv[0] == STORE else ""
+    """Return the action of a command whose actions have a help, "" if it is missing."""
+    known = ACTIONS[argv[0]] if argv and argv[0] in NARROWED else {}
+    return next((word for word in argv if word in known), "")
 
 
 def help_for(argv: Sequence[str]) -> str:

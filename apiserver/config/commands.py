@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS = "dev", "serve", "store", "roles", "kinds", "manifests"
+COMPLETION, MAN, VERSION = PRINTED = ("completion", "man", "version")
+"""The commands that print a text about the program itself."""
+SHELLS = ("bash", "zsh", "fish")
 VERIFY = "verify"
 """The action of `store` that uses no store."""
 
@@ -17,6 +20,9 @@ SUMMARY: dict[str, str] = {
     ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
     MANIFESTS: "print APIServices, ClusterRoles, Deployment and ConfigMaps for the kinds",
     PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
+    COMPLETION: "print the completion script of a shell",
+    MAN: "print the man page",
+    VERSION: "print the version, the commit and the time of the build",
 }
 """The description of each command, in the order of the help."""
 
@@ -32,9 +38,9 @@ ACTIONS: dict[str, Mapping[str, str]] = {
         VERIFY: "check a backup",
     },
     PACKAGES: {"check": "print the errors in kinds, or what would be served"},
+    COMPLETION: {shell: f"print the completion script of {shell}" for shell in SHELLS},
 }
 """The description of each action of a command."""
-STORE_ACTIONS = tuple(ACTIONS[STORE])
 FILE_ACTIONS = ("backup", "restore", VERIFY)
 """The actions of `store` that name a file."""
 
@@ -115,6 +121,20 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("Check CustomResourceDefinitions.", "sluice kinds check crds/lamps.yaml"),
         Example("Check the kinds of a Python package.", "sluice kinds check lamps.kinds"),
     ),
+    f"{COMPLETION} bash": (
+        Example("Complete in this shell; in ~/.bashrc, in every one.", "source <(sluice completion bash)"),
+    ),
+    f"{COMPLETION} zsh": (
+        Example("Complete in this shell; in ~/.zshrc, in every one.", "source <(sluice completion zsh)"),
+    ),
+    f"{COMPLETION} fish": (
+        Example("Complete in every shell.", "sluice completion fish > ~/.config/fish/completions/sluice.fish"),
+    ),
+    MAN: (
+        Example("Read the page.", "sluice man | man -l -"),
+        Example("Install the page.", "sluice man > /usr/local/share/man/man1/sluice.1"),
+    ),
+    VERSION: (Example("Print the version for a program.", "sluice version -o json"),),
 }
 """Examples by command, with its action if it has actions."""
 

@@ -19,7 +19,7 @@ from apiserver.apimachinery.releases import Release
 from apiserver.config import auditing, command_line, flags, store_address, tls_flags, topics
 from apiserver.config.auditing import Audit
 from apiserver.config.command_line import help_for
-from apiserver.config.commands import DEV, FILE_ACTIONS, MANIFESTS, PACKAGES, ROLES, SERVE, STORE, VERIFY
+from apiserver.config.commands import DEV, FILE_ACTIONS, MANIFESTS, PACKAGES, ROLES, SERVE, STORE, VERIFY, VERSION
 from apiserver.config.flags import Choice, ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
 from kubetext import durations, strconv
@@ -536,6 +536,14 @@ class Manifests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """The form of what `sluice version` prints."""
+
+    output: str = flag("output", (VERSION,), Choice(("text", "json")), "text", short="o",
+        text="form of the facts", value="text|json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the shortest life of a watch without a timeout; the longest is twice that."""
 
@@ -594,6 +602,7 @@ class Config:
     storage: Storage
     migration: Migration
     manifests: Manifests
+    printed: Printed
     limits: Limits
     shutdown: Shutdown
     logging: Logging

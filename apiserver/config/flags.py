@@ -55,8 +55,8 @@ class Flag:
 
     `parse` turns a text into a value, or raises ValueError with the errors as its arguments. `switch`: on without a value. `many`: may
     be given several times; the texts are joined by `separator`. `secret`: may hold a password. `actions` are the actions of the command
-    that use the flag, empty for all. `choices` are known values, for completion; `parse` decides what is valid. `topic` is the heading in
-    lists of flags. `live`: a change in the configuration file applies while the server runs.
+    that use the flag, empty for all. `choices` are known values, for completion; `parse` decides what is valid. `short` is a second name
+    of one letter. `topic` is the heading in lists of flags. `live`: a change in the configuration file applies while the server runs.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Flag:
     many: bool
     secret: bool
     separator: str
+    short: str
     choices: tuple[str, ...]
     topic: str
     live: bool
@@ -99,6 +100,7 @@ def flag(
     many: bool = False,
     secret: bool = False,
     separator: str = ",",
+    short: str = "",
     choices: Iterable[str] = (),
     topic: str = "",
     live: bool = False,
@@ -119,6 +121,7 @@ def flag(
         many=many,
         secret=secret,
         separator=separator,
+        short=short,
         choices=tuple(choices) or (parse.names if isinstance(parse, Choice) else ()),
         topic=topic,
         live=live,
@@ -253,6 +256,7 @@ class Parser(argparse.ArgumentParser):
         shown = "required" if default is None else f"default: {default}" if default else ""
         text = "\n".join((f"{said}{f' ({shown})' if shown else ''} [{flag.variable}]", *choices)).replace("%", "%%")
         group.add_argument(
+            *([f"-{flag.short}"] if flag.short else []),
             flag.option,
             dest=flag.name,
             metavar=flag.value,

@@ -339,12 +339,6 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
     assert "usage: sluice" in capsys.readouterr().out
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        config.parse(["--version"], {})
-    assert capsys.readouterr().out.startswith("sluice ")
-
-
 @pytest.mark.parametrize(
     ("words", "usage"),
     [
