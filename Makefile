@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra bench next docs binaries lock wheels chart clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra bench next docs binaries lock wheels chart release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -130,6 +130,9 @@ wheels: venv ## check that every locked library has a wheel on amd64 and arm64: 
 
 chart: binaries ## write charts/sluice anew from manifests/
 	$(BIN)/python -m charts.generate
+
+release: lint ## the files of a release in dist/VERSION, the same bytes each time (VERSION=0.2.0; docs/releasing.md)
+	$(BIN)/python -m release $(VERSION)
 
 clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)
 	rm -rf "$(VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
