@@ -8,22 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as File
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, Path, Typed
 from apiserver.apimachinery.request import Level, RequestInfo, User
 from apiserver.audit.event import LEVELS, Stage
-from apiserver.codecs.json import as_written
 from apiserver.codecs.objects import decoding
-from apiserver.codecs.yaml import as_yaml
 from apiserver.kinds import type_meta
 from apiserver.kinds.type_meta import TypeMeta, Unfit, Unreadable
 from apiserver.schema import shapes
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, ListOf, Presence, String, Struct, Type
-from apiserver.wire import as_json, complaints
+from apiserver.wire import documents
 from kubetext import names, quoting
 
 logger = logging.getLogger(__name__)
@@ -65,7 +62,7 @@ def load(path: str) -> Policy:
 def read(raw: bytes) -> Object:
     """Parse and validate a policy. Return its members. Raises InvalidPolicy."""
     try:
-        document = _parsed(raw)
+        document = documents.parsed(raw, _VERSIONED)
         shape = _shape_of(type_meta.read(document.value), raw)
         found, against = document.decoded(shape)
     except (Unreadable, Unfit, decoding.DecodeError) as error:
@@ -82,41 +79,6 @@ def read(raw: bytes) -> Object:
     if not found.get("rules"):
         raise InvalidPolicy("loaded illegal policy with 0 rules")
     return found
-
-
-_SYNTAX = "couldn't get version/kind; json parse error: "
-
-
-class _Document(NamedTuple):
-    """A parsed text. `json` is the text itself if it is JSON, `repeats` the message about repeated keys if it is YAML."""
-
-    value: Any
-    json: bytes
-    repeats: str
-
-    def decoded(self, shape: Struct) -> tuple[Object, list[str]]:
-        """Return the object, and the errors of strict decoding. Raises strict.DecodeError."""
-        value = as_json.written(self.json, shape) if self.json else self.value
-        members = as_written.without(value or {}, type_meta.MEMBERS)
-        if self.json:
-            against = complaints.find(self.json, complaints.shaped(shape, extra=type_meta.MEMBERS))
-            return decoding.decode_written(shape, members).object, against
-        decoded = decoding.decode(shape, members)
-        unknown = [f"unknown field {quoting.go_quote(path)}" for path in decoded.unknown]
-        return decoded.object, [*filter(None, [self.repeats]), *unknown]
-
-
-def _parsed(raw: bytes) -> _Document:
-    """Parse JSON if the text begins with an object, else YAML. Raises Unreadable."""
-    try:
-        if raw.decode("utf-8", "replace").lstrip().startswith("{"):
-            return _Document(as_json.written(raw, _VERSIONED), raw, "")
-        reading = as_yaml.read(raw)
-    except as_json.SyntaxProblem as error:
-        raise Unreadable(f"{_SYNTAX}{error}") from None
-    except (as_yaml.YAMLProblem, StatusError) as error:
-        raise Unreadable(str(error)) from None
-    return _Document(reading.value, b"", reading.repeats)
 
 
 _HUB_VERSION = "__internal"
