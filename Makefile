@@ -114,7 +114,7 @@ binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/co
 lock: venv ## renew requirements*.lock from pyproject.toml
 	$(COMPILE) pyproject.toml --output-file requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml --extra dev --output-file requirements-run.lock
-	$(COMPILE) --constraint requirements-run.lock pyproject.toml --extra dev --group dev --output-file requirements-dev.lock
+	$(COMPILE) --constraint requirements-run.lock pyproject.toml --extra dev --extra tracing --group dev --output-file requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
 
 # Of the oldest C library that the image's base has had; nothing is downloaded but metadata.

@@ -41,6 +41,7 @@ from apiserver.storage.backup.restoring import Restore
 from apiserver.storage.operations import administration, loading
 from apiserver.storage.operations.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
+from apiserver.tracing import opening as tracing
 from apiserver.watchcache.errors import StorageError
 
 FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, BadBackup, chains.BadCertificates, OSError)
@@ -96,11 +97,13 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
             yield from listener.errors(environ, pid=os.getpid())
             yield from dev.errors(settings)
             yield from opening.errors(settings.audit, environ)
+            yield from tracing.errors(settings.serving.tracing_file)
         case config.SERVE:
             yield from listener.errors(environ, pid=os.getpid())
             yield from dynamiccertificates.errors(settings.serving, settings.authentication)
             yield from delegation.errors(settings, environ)
             yield from opening.errors(settings.audit, environ)
+            yield from tracing.errors(settings.serving.tracing_file)
             yield from access.errors(store_options(settings.storage))
         case config.STORE:
             moved = settings.migration

@@ -56,6 +56,7 @@ from apiserver.filters import (
     observe,
     recover,
     request_info,
+    tracing,
 )
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
@@ -66,6 +67,7 @@ from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.listcache.encoding import EncodingCache, Use
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
 from apiserver.runtime.fairqueue import FairQueue
+from apiserver.runtime.spans import Tracer
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
 from apiserver.schema.resource import Resource
@@ -405,12 +407,13 @@ def build(
     trust: Callable[[], Trust],
     delegates: Delegates,
     auditor: Auditor | None = None,
+    tracer: Tracer | None = None,
     definitions: Definitions | None = None,
     encodings: EncodingCache | None = None,
 ) -> App:
     """Compose the server. `trust` returns the CAs in force, `delegates` answer what this process cannot. Without an auditor nothing is
-    recorded. `definitions` are those that `served` holds the kinds of. Servers that share stores must share `encodings`, too, because
-    these belong to stored objects.
+    recorded, without a tracer nothing is traced. `definitions` are those that `served` holds the kinds of. Servers that share stores must
+    share `encodings`, too, because these belong to stored objects.
     """
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, managers = RENDERING, FieldManagers(served)
@@ -473,8 +476,20 @@ def build(
         unlisted = zpages.debug_flags(logs.set_verbosity) | profiles.documents(longest=config.limits.request_seconds)
     handler = _dispatch(services, documents=documents | unlisted, others=others)
     outermost_first = filters(
-        config, app, served, trust=trust, delegates=delegates, auditor=auditor, workers=workers, gates=switched
+        config,
+        app,
+        served,
+        trust=trust,
+        delegates=delegates,
+        auditor=auditor,
+        tracer=tracer,
+        workers=workers,
+        gates=switched,
     )
+    if tracer is not None:
+        outermost_first = tracing.traced(
+            outermost_first, tracer, constrained=switched.enabled(features.CONSTRAINED_IMPERSONATION)
+        )
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
@@ -536,6 +551,7 @@ def filters(
     trust: Callable[[], Trust],
     delegates: Delegates,
     auditor: Auditor | None,
+    tracer: Tracer | None,
     workers: Workers,
     gates: Gates,
 ) -> list[Filter]:
@@ -557,6 +573,7 @@ def filters(
             now=time.time,
             clock=clock,
         ),
+        tracing.pass_on if tracer is None else partial(tracing.trace, tracer=tracer),
         *([partial(audit.receive, auditor=auditor)] if auditor is not None else []),
         partial(impersonate.impersonate, authorizer=authorizer, constrained=constrained),
         partial(
@@ -693,7 +710,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
             converter=services.conversions.of(resource),
         )
         shows = endpoint.subresource is not None and endpoint.subresource.shows is not None
-        return await (SCALE_VERBS if shows else VERBS)[endpoint.action](services, call)
+        with tracing.handling(request, endpoint.action):
+            return await (SCALE_VERBS if shows else VERBS)[endpoint.action](services, call)
 
     return request_info.large_selectors(dispatching, workers=SELECTORS, selects=selects)
 

@@ -45,6 +45,7 @@ from apiserver.serving.steps import METER
 from apiserver.serving.x509 import chains
 from apiserver.serving.x509.chains import BadCertificates
 from apiserver.storage.store import StoreOptions, Stores
+from apiserver.tracing.opening import open_tracer
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ LAST_HANDSHAKES_SECONDS = 2.0
 """How long a stop waits for handshakes that have begun."""
 AUDIT_SECONDS = 10.0
 """How long a stop waits until audit events are delivered."""
+TRACES_SECONDS = 2.0
+"""How long a stop waits until spans are exported, and then loses them."""
 FRONT_SECONDS = 3.0
 """How long the port stays closed while kube-apiserver does not say its release. Then the newest one is composed, and replaced later."""
 SILENCE_SECONDS = 5.0
@@ -196,6 +199,7 @@ async def serve(
     shared = is_handed_over(environ, pid=os.getpid())
     sock = sock or listen(settings, environ)
     auditor = open_auditor(settings.audit, environ)
+    tracer = await asyncio.to_thread(open_tracer, settings.serving.tracing_file)
     front, start = delegates.front, Start()
     informed = replace(delegates, missing=lambda: delegates.missing() or start.missing(front))
 
@@ -209,6 +213,7 @@ async def serve(
             trust=lambda: certificates.trust,
             delegates=informed,
             auditor=auditor,
+            tracer=tracer,
             definitions=definitions if settings.serving.crds else None,
             encodings=encodings,
         )
@@ -252,6 +257,8 @@ async def serve(
         await first.close()
         if auditor is not None:
             await stop.patiently(auditor.stop(), seconds=AUDIT_SECONDS)
+        if tracer is not None:
+            await stop.patiently(asyncio.to_thread(tracer.close), seconds=TRACES_SECONDS)
 
 
 class Start:

@@ -28,6 +28,7 @@ from apiserver.cluster.credentials import Identity, Kubeconfig, ServiceAccount, 
 from apiserver.cluster.errors import ClusterError, Refused, TooLong, Unreadable
 from apiserver.cluster.pace import ONCE, Backoff, Throttle
 from apiserver.codecs.json import surrogates
+from apiserver.runtime import spans
 
 __all__ = ["Client", "ClusterError", "Events", "Refused", "in_pod"]
 
@@ -281,11 +282,13 @@ class Client:
             headers["Content-Type"] = JSON
         if content is not None and not isinstance(content, bytes):
             headers["Content-Length"] = str(sum(map(len, content)))
+        url = identity.server + target
         try:
-            with _translated(self._what(method, target)):
+            with _translated(self._what(method, target)), spans.sending(method, lambda: url) as span:
+                headers.update(spans.sent_headers())
                 response = await self._session.request(
                     method,
-                    URL(identity.server + target, encoded=True),
+                    URL(url, encoded=True),
                     data=content if content is None or isinstance(content, bytes) else _each(content),
                     headers=headers,
                     ssl=True if identity.tls is None else identity.tls,
@@ -293,6 +296,7 @@ class Client:
                     proxy=identity.proxy or None,
                     allow_redirects=False,
                 )
+                spans.answered(span, response.status)
             code = str(response.status)
         finally:
             metrics.CLIENT_REQUESTS.labels(code, method, self._host).inc()

@@ -369,6 +369,9 @@ class Serving:
     profiling: bool = flag("profiling", SERVERS, _boolean, "true",
         text="serve CPU profiles at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may", switch=True,
         topic=topics.FEATURES)
+    tracing_file: str = flag("tracing-config-file", SERVERS, _file, "",
+        text="TracingConfiguration: the OpenTelemetry collector that gets spans of requests, and the share of requests that are traced",
+        value="FILE", topic=topics.TRACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

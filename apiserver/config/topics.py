@@ -19,6 +19,7 @@ MIGRATION = "Migration"
 MANIFESTS = "Manifests"
 FEATURES = "Features"
 LOGS = "Logs"
+TRACES = "Traces"
 MISC = "Misc"
 """The topic of flags whose section names none."""
 
@@ -36,6 +37,7 @@ ORDER = (
     MANIFESTS,
     FEATURES,
     LOGS,
+    TRACES,
     MISC,
 )
 

@@ -15,6 +15,7 @@ from apiserver import metrics
 from apiserver.admission.webhooks.calls import Caller, CallFailed, Target
 from apiserver.conversion import review
 from apiserver.conversion.review import Failed, Failure
+from apiserver.runtime import spans
 from apiserver.runtime.offload import CONVERT, run_sized
 from apiserver.schema.custom import ConversionWebhook
 from apiserver.schema.resource import Resource
@@ -93,8 +94,15 @@ class Calls:
         version, uid = review.version_for(webhook.review_versions), str(uuid.uuid4())
         if version is None:
             raise Failed(Failure.CALL, "no supported conversion review versions")
+        described: spans.Attributes = {
+            "custom-resource-definition": webhook.definition,
+            "desired-api-version": target.api_version,
+            "object-count": len(objects),
+            "UID": uid,
+        }
         try:
-            data = await self._ask(webhook.client_config, review.request(version, uid, target.api_version, objects))
+            with spans.span("Call conversion webhook", lambda: described):
+                data = await self._ask(webhook.client_config, review.request(version, uid, target.api_version, objects))
         except CallFailed as e:
             raise review.failed(subject, Failure.CALL, str(e)) from e
 

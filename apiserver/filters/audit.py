@@ -83,7 +83,7 @@ def origin_of(request: Request) -> Origin:
         audit_id=request.audit_id,
         uri=_text(request.raw_path),
         source_ips=list(source_ips(request)),
-        user_agent=_user_agent(request.exchange.user_agent),
+        user_agent=user_agent(request.exchange.user_agent),
         received=request.received,
     )
 
@@ -116,7 +116,8 @@ def _read_address(text: str) -> str:
     return str(mapped or address)
 
 
-def _user_agent(sent: str) -> str:
+def user_agent(sent: str) -> str:
+    """Return a header as upstream records it: cut, and as valid text."""
     raw = sent.encode("utf-8", "surrogateescape")
     text = raw[:USER_AGENT_BYTES].decode("utf-8", "replace")
     return text + TRUNCATED if len(raw) > USER_AGENT_BYTES else text

@@ -64,7 +64,7 @@ def observe(
         code, size = 500, 0
         try:
             response = await handler(request)
-            code, size = code_of(response), _size(request, response)
+            code, size = code_of(response), size_of(request, response)
             return response
         except (StatusError, TextError) as e:
             code = e.code
@@ -113,7 +113,7 @@ def _labels(
     info: RequestInfo, query: Query, served: Collection[tuple[str, str, str]], *, applied: bool
 ) -> RequestLabels:
     scope = scope_of(info)
-    verb = "APPLY" if applied else _verb(info, scope)
+    verb = labelled_verb(info, scope, applied=applied)
     dry_run = "" if info.method in READING else dry_run_of(query)
     if (info.group, info.version, info.resource) not in served:
         path = info.path if info.path in _PATHS else ""
@@ -132,7 +132,10 @@ def scope_of(info: RequestInfo) -> str:
     return "cluster" if info.is_resource else ""
 
 
-def _verb(info: RequestInfo, scope: str) -> str:
+def labelled_verb(info: RequestInfo, scope: str, *, applied: bool) -> str:
+    """Return the verb that upstream's metrics and traces show. `applied`: the patch is an apply."""
+    if applied:
+        return "APPLY"
     if info.long_running:
         return "WATCH"
     if info.method in READING:
@@ -159,7 +162,7 @@ def code_of(response: web.StreamResponse) -> int:
     return 0 if response.status == SWITCHING_PROTOCOLS else response.status
 
 
-def _size(request: Request, response: web.StreamResponse) -> int:
+def size_of(request: Request, response: web.StreamResponse) -> int:
     """Return the body bytes of a buffered response, or all bytes so far of a streamed one."""
     if isinstance(response, web.Response) and isinstance(response.body, bytes):
         return len(response.body)

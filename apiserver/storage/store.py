@@ -18,9 +18,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from apiserver import metrics
-from apiserver.runtime import tasks
+from apiserver.runtime import spans, tasks
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.offload import READ_STORED
+from apiserver.runtime.spans import Attributes, Kind
 from apiserver.storage import access, pipeline
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
@@ -45,6 +46,9 @@ JOIN_SECONDS = 10.0
 NAMED = 10
 """The most resources that one line names."""
 PUMP_PAUSE = 0.05
+COMMIT = "FCALL"
+"""The span of a write: of its own, though one call of the store's function takes the writes of several requests."""
+_STORE: Attributes = {"db.system.name": "redis", "db.operation.name": COMMIT}
 LOOK_SECONDS = 0.25
 """While a resource that was added is filled: time between two looks whether the store has lost it."""
 _NOTHING_ADOPTED: Mapping[str, AdoptFunc] = MappingProxyType({})
@@ -194,7 +198,8 @@ class Store:
             await self._replica.prepare([write.value])  # its entry is made on the event loop
         if dry_run or self._is_present(write):
             return await self._rehearse(write)
-        return await self._writer.submit(self._writes, write)
+        with spans.span(COMMIT, lambda: {**_STORE, "db.collection.name": self.resource}, kind=Kind.STORE):
+            return await self._writer.submit(self._writes, write)
 
     async def confirm(self, entry: Entry) -> Entry:
         """Return the entry once it is certain to be the newest of its key: the end of an update that changes nothing.

@@ -10,9 +10,12 @@ from apiserver.admission.core.chain import Chain
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.conversion.converter import Conversions, Converter
 from apiserver.fieldmanager.manager import FieldManagers
+from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
 from apiserver.listcache.encoding import EncodingCache
+from apiserver.runtime import spans
 from apiserver.runtime.fairqueue import FairQueue
+from apiserver.runtime.spans import Attributes
 from apiserver.runtime.workers import Workers
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
@@ -73,3 +76,18 @@ class Call(NamedTuple):
     store: Store
     exchange: Exchange
     converter: Converter | None = None
+
+    def storing(self, key: str) -> Attributes:
+        """Return the attributes of the span of a write."""
+        return {
+            "audit-id": spans.audit_id(),
+            "key": f"/{self.resource.plural}/{key}",
+            "type": f"*{type_meta.hub_type(self.resource)}",
+            "group": self.resource.group,
+            "resource": self.resource.plural,
+        }
+
+    def answering(self) -> Attributes:
+        """Return the attributes of the span of an answer."""
+        info = self.info
+        return {"audit-id": spans.audit_id(), "method": info.method, "url": info.path, "protocol": "HTTP/1.1"}

@@ -10,6 +10,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import CreateOptions
+from apiserver.runtime import spans
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists, TooBig
 from apiserver.storage.store import Write
@@ -27,6 +28,7 @@ async def create(services: Services, call: Call) -> Any:
     """Create one object. Answer 201 with the object as stored."""
     answer = rendering.negotiate(services, call)
     stored = await _stored(services, call)
+    spans.event("Write to database call succeeded")
     return await answer.single(stored, code=201)
 
 
@@ -36,7 +38,9 @@ async def sent(services: Services, call: Call) -> tuple[Object, CreateOptions, i
     exchange = call.exchange
     body.check_content_type(exchange.content_type)
     raw = await exchange.body()
+    spans.event("limitedReadBody succeeded", len=len(raw))
     wanted = options.parse_create(exchange.query)
+    spans.event("About to convert to expected version")
     obj = await body.decode_object(
         call.resource,
         exchange.content_type,
@@ -46,6 +50,7 @@ async def sent(services: Services, call: Call) -> tuple[Object, CreateOptions, i
         validation=wanted.validation,
         warnings=exchange.warnings,
     )
+    spans.event("Conversion done")
     size = body.size_estimate(raw, exchange.content_type)
     await recorded.sent(call, obj, size=size)
     lifecycle.set_namespace(call, obj)
@@ -56,6 +61,7 @@ async def _stored(services: Services, call: Call) -> bytes:
     obj, wanted, size = await sent(services, call)
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
+    spans.event("About to store object in database")
     try:
         return await insert(services, call, obj, wanted, size=size)
     except KeyExists as clash:
@@ -154,7 +160,8 @@ async def _commit(
         lifecycle.drop_unstored(obj)
     value = await lifecycle.to_store(call, obj, size=size)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
-    entry = await attempts.commit(call, write, dry_run=dry_run)
+    with spans.span("Create redis", lambda: call.storing(key)):
+        entry = await attempts.commit(call, write, dry_run=dry_run)
     entry.judged = call.converter is None
     # A dry run returns the resourceVersion that the client sent for a new object, whatever it is.
     return stamp(entry.value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value

@@ -13,6 +13,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
+from apiserver.runtime import spans
 from apiserver.schema.resource import Object, Resource
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, recorded, rendering, selection, unreadable
@@ -44,7 +45,9 @@ async def delete(services: Services, call: Call) -> Any:
     if wanted.ignore_read_error:
         await unreadable.delete(services, call, dry_run=wanted.dry_run)
         return await answer.success(call.info.name)
+    spans.event("About to delete object from database")
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
+    spans.event("Object deleted from database")
     if removed and not call.resource.returns_deleted:
         return await answer.deleted(call.info.name, entry.uid.decode())
     code = 202 if not removed and wanted.orphan_dependents is False else 200
@@ -60,7 +63,7 @@ async def delete_collection(services: Services, call: Call) -> Any:
     wanted = await _options(services, call)
     wanted.refuse_for_collections()
     chosen = await selection.within_shard(services, chosen, listed)
-    with failures.translated(call.info):
+    with failures.translated(call.info), read.listing_span(call):
         page = await read.page(call, listed, chosen, exact=True, report=unreadable.report(services))
     turns = _Turns()
 
@@ -117,6 +120,7 @@ async def _options(services: Services, call: Call) -> DeleteOptions:
     """Return the options from the body if there is one, otherwise from the query. The query is ignored if there is a body."""
     exchange = call.exchange
     raw = await exchange.body()
+    spans.event("limitedReadBody succeeded", len=len(raw))
     if raw:
         members = await body.decode_delete_options(exchange.content_type, raw)
         recorded.delete_options(exchange.recording, members)

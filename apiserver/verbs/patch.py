@@ -20,7 +20,7 @@ from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.fieldmanager.writer import Writer
 from apiserver.kinds.type_meta import MEMBERS
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.runtime import offload
+from apiserver.runtime import offload, spans
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle, ownership, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
@@ -88,6 +88,7 @@ async def patch(services: Services, call: Call) -> Any:
     kind = patch_type(services, call)
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
+    spans.event("limitedReadBody succeeded", len=len(raw))
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
     await _check(kind, raw)
     await recorded.patch(call, raw, applies=kind.applies)

@@ -16,6 +16,8 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
 from apiserver.conversion.converter import Converter
 from apiserver.listcache.chunk import ListRange
+from apiserver.runtime import spans
+from apiserver.runtime.spans import Attributes, Span
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
@@ -47,7 +49,8 @@ async def one(call: Call) -> Entry:
     """Return the object that a GET names, in the state that it asks for. Raises StatusError."""
     wanted = options.parse_get(call.exchange.query)
     key = lifecycle.key_of(call, call.info.name)
-    with failures.translated(call.info):
+    spans.event("About to Get from storage")
+    with failures.translated(call.info), spans.span("cacher.Get", lambda: _of_get(call, key, wanted.resource_version)):
         await _freshness(call, raw_version(wanted.resource_version), stated=wanted.resource_version)
         entry = call.store.view().get(key)
         if entry is None:
@@ -57,6 +60,15 @@ async def one(call: Call) -> Entry:
     return entry if call.converter is None else await call.converter.entry(entry)
 
 
+def _of_get(call: Call, key: str, version: str) -> Attributes:
+    return {"audit-id": spans.audit_id(), "key": f"/{call.resource.plural}/{key}", "resource-version": version}
+
+
+def listing_span(call: Call, name: str = "cacher.GetList") -> Span:
+    """Begin the span of finding objects."""
+    return spans.span(name, lambda: {"audit-id": spans.audit_id(), "type": str(call.resource.group_resource)})
+
+
 async def list_(services: Services, call: Call) -> Any:
     """Answer with a collection, whole or in chunks of one snapshot."""
     answer = rendering.negotiate(services, call)
@@ -64,7 +76,7 @@ async def list_(services: Services, call: Call) -> Any:
     chosen = selection.select(call, wanted)
     if wanted.shard_selector:
         chosen = await selection.within_shard(services, chosen, wanted)
-    with failures.translated(call.info):
+    with failures.translated(call.info), listing_span(call):
         found = await page(call, wanted, chosen, report=unreadable.report(services))
     return await listing(answer, found, chosen)
 
@@ -90,6 +102,7 @@ async def _freshness(call: Call, revision: Revision, *, stated: str) -> None:
         await call.store.barrier()
     elif revision:
         await call.store.reach(revision)
+    spans.event("watchCache fresh enough")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.piece import Piece, Pieces, Step
+from apiserver.runtime import spans
 from apiserver.runtime.offload import READ_STORED, RECORD, run_sized
+from apiserver.runtime.spans import Span
 from apiserver.runtime.workers import Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
@@ -38,9 +40,11 @@ class Answer(NamedTuple):
         """Answer with one object as it is in memory."""
         form = form_of(self.services, self.call, self.representation)
         data = form.cached_document(entry)
-        if data is not None:
-            await self._record(entry.value)
-        return await (self.single(entry.value) if data is None else self.call.exchange.respond(200, form.media, data))
+        if data is None:
+            return await self.single(entry.value)
+        await self._record(entry.value)
+        with self._span(form):
+            return await self.call.exchange.respond(200, form.media, data)
 
     async def single(self, value: bytes, *, code: int = 200) -> Any:
         """Answer with one object, from its stored value with a resourceVersion."""
@@ -52,7 +56,13 @@ class Answer(NamedTuple):
             else form.single(value)
         )
         await self._record(value)
-        return await self.call.exchange.respond(code, form.media, data)
+        with self._span(form):
+            return await self.call.exchange.respond(code, form.media, data)
+
+    def _span(self, form: Form) -> Span:
+        """Begin the span of writing an answer. Its encoding may be older."""
+        spans.event("About to write a response")
+        return spans.span("SerializeObject", lambda: {**self.call.answering(), "mediaType": form.media})
 
     async def _record(self, value: bytes) -> None:
         """Give the answer in JSON to audit."""
@@ -108,7 +118,8 @@ class Answer(NamedTuple):
             self._record_list(exchange.recording, entries, meta)
         length, pieces, large = form.listing(entries, meta, range_, compressed=exchange.accepts_gzip)
         parts = made(pieces, self.services.workers)
-        return await exchange.stream(200, form.media, parts, length=length, large=large)
+        with self._span(form):
+            return await exchange.stream(200, form.media, parts, length=length, large=large)
 
 
 def negotiate(services: Services, call: Call) -> Answer:

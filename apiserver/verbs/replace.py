@@ -16,6 +16,7 @@ from apiserver.apimachinery import errors, fieldpath, options
 from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.codecs.objects import canonical
+from apiserver.runtime import spans
 from apiserver.runtime.offload import READ_STORED, run_sized
 from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.storage.errors import Moved, TooBig
@@ -74,7 +75,8 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Change the stored object. Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    return await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
+    with spans.span("GuaranteedUpdate redis", lambda: call.storing(key)):
+        return await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
 
 
 async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.apimachinery import meta, options
+from apiserver.runtime import spans
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
@@ -20,6 +21,7 @@ async def update(services: Services, call: Call) -> Any:
     exchange = call.exchange
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
+    spans.event("limitedReadBody succeeded", len=len(raw))
     wanted = options.parse_update(exchange.query)
     body.check_content_type(exchange.content_type)
     sent = await body.decode_object(

@@ -25,6 +25,7 @@ from apiserver.conversion.converter import Converter, Unconvertible
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
+from apiserver.runtime import spans
 from apiserver.runtime.fairqueue import FairQueue
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
@@ -61,7 +62,7 @@ async def watch(services: Services, call: Call) -> Any:
     meter = Meter(call.resource)
     if wanted.shard_selector:
         chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
-    with failures.translated(call.info):
+    with failures.translated(call.info), read.listing_span(call, "cacher.Watch"):
         start = await _start_or_refusal(call, wanted)
     if call.converter is not None and isinstance(start, Start):
         start = await _converted(call.converter, start, chosen)
@@ -168,7 +169,8 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
     try:
         if start.initial is not None:
             began = time()
-            await _send_initial(sink, start.initial, marker=start.marker, converted=start.converted)
+            with spans.span("WatchServer.HandleHTTP", call.answering):
+                await _send_initial(sink, start.initial, marker=start.marker, converted=start.converted)
             if start.marker:
                 sink.meter.list_seconds(call.info).observe(time() - began)
         await _follow(watcher, sink)

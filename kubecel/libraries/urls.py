@@ -317,6 +317,20 @@ def request_uri(text: str) -> str | None:
     return None
 
 
+def scheme(text: str) -> str:
+    """Return the scheme of a text that Go's `url.Parse` accepts. Raises ValueError with Go's error."""
+    address, _, fragment = text.partition("#")
+    try:
+        found = _parse(address.encode(errors="surrogatepass"), request=False).scheme
+    except _UrlError as error:
+        raise ValueError(f"parse {quoted(address)}: {error}") from None
+    try:
+        _unescaped(fragment.encode(errors="surrogatepass"), _FRAGMENT)
+    except _UrlError as error:
+        raise ValueError(f"parse {quoted(text)}: {error}") from None
+    return _text(found)
+
+
 def host(text: str) -> str | None:
     """Return host and port of a text that Go's `url.Parse` accepts; None otherwise."""
     address, _, fragment = text.partition("#")

@@ -15,6 +15,7 @@ from apiserver.audit.record import Auditor
 from apiserver.config import config
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.drain import Drain
+from apiserver.runtime.spans import Tracer
 from apiserver.runtime.workers import RENDERING
 from apiserver.storage.store import Stores
 
@@ -31,7 +32,7 @@ def rows(page: str, heading: str = "# ") -> list[list[str]]:
 
 
 def filters() -> list[Any]:
-    """`app.filters` of a server that records requests, outermost first."""
+    """`app.filters` of a server that records and traces requests, outermost first."""
     settings = config.parse(["dev"], {})
     served = app.kinds(settings.serving)
     return app.filters(
@@ -41,6 +42,7 @@ def filters() -> list[Any]:
         trust=lambda: Trust(client=None, proxy=None),
         delegates=delegation.alone(settings),
         auditor=cast(Auditor, object()),
+        tracer=cast(Tracer, object()),
         workers=RENDERING,
         gates=app.gates(settings.serving, served),
     )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
@@ -24,11 +24,13 @@ from apiserver.admission.webhooks.failures import CallFailure, Denial
 from apiserver.admission.webhooks.review import BadAnswer, Response
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Level
+from apiserver.runtime import spans
 
 logger = logging.getLogger(__name__)
 
 Step = Literal["admit", "validating"]
 """The names of the two steps in metrics of webhooks."""
+_SPANS: Mapping[Step, str] = {"admit": "Call mutating webhook", "validating": "Call validating webhook"}
 WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
 NOTED_TOGETHER = 200
 """How many annotations of an answer are noted in one step of the event loop: some milliseconds."""
@@ -71,8 +73,10 @@ class Asking:
         seconds = min(webhook.seconds, left(attributes))
         mutating, began = self._step == "admit", time.perf_counter()
         try:
-            data = await self._caller.call(target, body, seconds=seconds)
-            return await review.received(data, version=version, uid=uid, mutating=mutating)
+            with spans.span(_SPANS[self._step], lambda: _described(webhook, attributes, uid)):
+                data = await self._caller.call(target, body, seconds=seconds)
+                spans.event("Request completed")
+                return await review.received(data, version=version, uid=uid, mutating=mutating)
         except (CallFailed, BadAnswer) as e:
             raise CallFailure(webhook.name, f"{e.prefix}: {e}") from e
         finally:
@@ -128,6 +132,19 @@ def note(attributes: Attributes, key: str, value: str, level: Level = Level.META
         attributes.annotate(key, value, level)
     except ValueError as e:
         logger.warning("failed to set admission audit annotation", extra={"key": key, "why": str(e)})
+
+
+def _described(webhook: Webhook, attributes: Attributes, uid: str) -> spans.Attributes:
+    """Return the attributes of the span of a call."""
+    resource = attributes.resource
+    return {
+        "configuration": webhook.configuration,
+        "webhook": webhook.name,
+        "resource": f"{resource.api_version}, Resource={resource.plural}",
+        "subresource": attributes.subresource,
+        "operation": attributes.operation,
+        "UID": uid,
+    }
 
 
 def _check_side_effects(webhook: Webhook) -> None:

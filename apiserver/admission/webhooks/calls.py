@@ -27,7 +27,7 @@ from apiserver.admission.webhooks.client import Answer, Client, Exchange
 from apiserver.admission.webhooks.credentials import Credentials, User
 from apiserver.admission.webhooks.pacing import MOST_BODY
 from apiserver.admission.webhooks.resolution import Address, Cluster, Resolver, lookup
-from apiserver.runtime import workers
+from apiserver.runtime import spans, workers
 from kubetext.quoting import go_quote
 
 AGENT = "kube-apiserver-admission"
@@ -251,10 +251,13 @@ class _Call:
             if not parts.hostname:
                 raise Broken("http: no Host in request URL")
             headers = self._headers(connections.user, parts, post=post, referer=referer)
-            self._exchange = Exchange(
-                "POST" if post else "GET", _encoded(parts), headers, self._review if post else None
-            )
-            return await connections.client.send(self._exchange)
+            method, url = "POST" if post else "GET", _encoded(parts)
+            with spans.sending(method, lambda: url) as span:
+                headers += spans.sent_headers()
+                self._exchange = Exchange(method, url, headers, self._review if post else None)
+                answer = await connections.client.send(self._exchange)
+                spans.answered(span, answer.status)
+                return answer
         except BodyBroken as error:
             raise CallFailed(causes.unread(str(error))) from None
         except (Broken, ValueError) as error:
