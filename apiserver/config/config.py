@@ -367,8 +367,8 @@ class Serving:
         f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
         value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
     profiling: bool = flag("profiling", SERVERS, _boolean, "true",
-        text="serve CPU profiles at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may", switch=True,
-        topic=topics.FEATURES)
+        text="serve profiles of CPU time and memory at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may",
+        switch=True, topic=topics.FEATURES)
     tracing_file: str = flag("tracing-config-file", SERVERS, _file, "",
         text="TracingConfiguration: the OpenTelemetry collector that gets spans of requests, and the share of requests that are traced",
         value="FILE", topic=topics.TRACES)

@@ -1,27 +1,22 @@
 """Sample which functions use CPU time, in all threads of this process, without changing how they run. Linux only.
 
-Every sample gives the CPU time that a thread has used since the last one to the functions that it is in now. The result is a profile in
-pprof's format, which `go tool pprof` and speedscope read.
-Upstream: google/pprof `proto/profile.proto`.
+Every sample gives the CPU time that a thread has used since the last one to the functions that it is in now.
 """
 
 from __future__ import annotations
 
-import gzip
 import sys
 import threading
 import time
 from collections import Counter
 from types import CodeType, FrameType
-from typing import TypeVar
 
-from apiserver.codecs.protobuf import protowire
+from apiserver.serving.debugging import pprof
 
 PERIOD_SECONDS = 0.01
 DEPTH = 200
 """Innermost functions of a stack that are kept."""
 
-T = TypeVar("T")
 Place = tuple[CodeType, int]
 """A function and a line in it."""
 Stack = tuple[Place, ...]
@@ -37,7 +32,13 @@ def cpu_profile(seconds: float, stop: threading.Event) -> bytes:
         _sample(found, used)
         left = end - time.monotonic()
         if left <= 0 or stop.wait(min(PERIOD_SECONDS, left)):
-            return gzip.compress(_encoded(found, began=began, duration=time.time_ns() - began), 1)
+            samples = ((_places(stack), (spent,)) for stack, spent in found.items())
+            duration, period = time.time_ns() - began, int(PERIOD_SECONDS * 1e9)
+            return pprof.compressed(samples, [("cpu", "nanoseconds")], began=began, duration=duration, period=period)
+
+
+def _places(stack: Stack) -> list[pprof.Place]:
+    return [pprof.Place(code.co_qualname, code.co_filename, code.co_firstlineno, line) for code, line in stack]
 
 
 def _sample(found: Counter[Stack], used: dict[int, int]) -> None:
@@ -68,49 +69,3 @@ def _stack(frame: FrameType | None) -> Stack:
         found.append((frame.f_code, frame.f_lineno or 0))
         frame = frame.f_back
     return tuple(found)
-
-
-class _Numbers(dict[T, int]):
-    """Numbers things in the order in which they are first seen."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self._first = first
-
-    def of(self, thing: T) -> int:
-        return self.setdefault(thing, self._first + len(self))
-
-
-def _encoded(found: Counter[Stack], *, began: int, duration: int) -> bytes:
-    texts: _Numbers[str] = _Numbers(0)
-    places: _Numbers[Place] = _Numbers(1)
-    functions: _Numbers[CodeType] = _Numbers(1)
-    texts.of("")
-    kind = _number(1, texts.of("cpu")) + _number(2, texts.of("nanoseconds"))
-    made = [_message(1, kind), _message(11, kind)]
-    for stack, spent in found.items():
-        ids = b"".join(_number(1, places.of(place)) for place in stack)
-        made.append(_message(2, ids + _number(2, spent)))
-    for (code, line), number in places.items():
-        made.append(_message(4, _number(1, number) + _message(4, _number(1, functions.of(code)) + _number(2, line))))
-    for code, number in functions.items():
-        name, file = texts.of(code.co_qualname), texts.of(code.co_filename)
-        parts = (
-            _number(1, number),
-            _number(2, name),
-            _number(3, name),
-            _number(4, file),
-            _number(5, code.co_firstlineno),
-        )
-        made.append(_message(5, b"".join(parts)))
-    made += [_message(6, text.encode()) for text in texts]
-    made += [_number(9, began), _number(10, duration), _number(12, int(PERIOD_SECONDS * 1e9))]
-    return b"".join(made)
-
-
-def _number(field: int, value: int) -> bytes:
-    return protowire.varint(protowire.key(field, protowire.VARINT)) + protowire.varint(value)
-
-
-def _message(field: int, body: bytes) -> bytes:
-    return protowire.varint(protowire.key(field, protowire.BYTES)) + protowire.varint(len(body)) + body

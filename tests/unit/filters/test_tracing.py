@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial, reduce
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -63,7 +63,9 @@ def traced(receiver: Receiver) -> Traced:
 
         filters: list[Filter] = [authenticate, partial(tracing.trace, tracer=tracer), authorize]
         filters = tracing.traced(filters, tracer, constrained=True)
-        composed = reduce(lambda inner, made: made(inner), reversed(filters), asking)
+        composed: Handler = asking
+        for made in reversed(filters):
+            composed = made(composed)
         before = len(receiver.spans)
         answer = await connect(composed).ask("GET", path, headers)
         await asyncio.to_thread(tracer.close)

@@ -1,4 +1,4 @@
-"""CPU profiles of the process."""
+"""Profiles of the process: CPU time and memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from aiohttp import web
 
 from apiserver.filters.state import Request
 from apiserver.runtime.workers import PROFILES
-from apiserver.serving.debugging import profiler, profiles
+from apiserver.serving.debugging import heap, profiler, profiles
 from tests.fixtures.connection import Answer
 from tests.fixtures.valkey import eventually
 from tests.unit.filters.chain import connect
@@ -78,22 +79,62 @@ async def test_profile_must_be_shorter_than_a_request() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "0", "-3"])
 def test_default_duration_is_thirty_seconds(text: str) -> None:
-    assert profiles._seconds(text) == 30
+    assert profiles._seconds(text, otherwise=30) == 30
 
 
-async def test_index_names_the_profile() -> None:
-    assert "profile" in (await ask("/debug/pprof/")).text
+def test_heap_profile_has_what_was_allocated_and_is_still_used() -> None:
+    kept: list[bytes] = []
+
+    def keeping() -> None:
+        kept.extend(bytes(100_000) for _ in range(20))
+
+    class Holder:
+        def dropping(self) -> int:
+            return sum(len(bytes(100_000)) for _ in range(20))
+
+    stop = threading.Event()
+    profile: list[bytes] = []
+    thread = threading.Thread(target=lambda: profile.append(heap.heap_profile(60, stop)))
+    thread.start()
+    while not tracemalloc.is_tracing():
+        time.sleep(0.001)
+    keeping()
+    Holder().dropping()
+    stop.set()
+    thread.join()
+    assert not tracemalloc.is_tracing()
+    found = read(gzip.decompress(profile[0]))
+    name = "test_heap_profile_has_what_was_allocated_and_is_still_used"
+    assert found[f"{name}.keeping"] >= len(kept) * 100_000
+    assert found.get(f"{name}.Holder.dropping", 0) < 100_000
+
+
+def test_heap_profile_ends_when_it_needs_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "MOST_BYTES", 0)
+    assert gzip.decompress(heap.heap_profile(1e9, threading.Event()))
+
+
+async def test_heap_profile_is_served() -> None:
+    answer = await ask("/debug/pprof/heap?seconds=1")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="heap"'
+    assert gzip.decompress(answer.body)
+
+
+async def test_index_names_the_profiles() -> None:
+    text = (await ask("/debug/pprof/")).text
+    assert "href='profile'" in text
+    assert "href='heap'" in text
     assert (await ask("/debug/pprof")).headers["Location"] == "/debug/pprof/"
 
 
 def read(profile: bytes) -> dict[str, int]:
-    """Return the CPU time of each function that a profile names, with that of the functions it calls."""
+    """Return the last value of each function that a profile names, with that of the functions it calls."""
     samples, lines, names, texts = [], {}, {}, []
     for number, body in members(profile):
         if number == 2:
             assert isinstance(body, bytes)
             found = list(members(body))
-            samples.append(([x for n, x in found if n == 1], next(x for n, x in found if n == 2)))
+            samples.append(([x for n, x in found if n == 1], [x for n, x in found if n == 2][-1]))
         elif number == 4:
             place = dict(members(body))
             lines[place[1]] = dict(members(place[4]))[1]
