@@ -1,56 +1,19 @@
 """`make faults`: some minutes of faults in a store and its servers, while clients write, read and watch. Then judge all answers.
 
 `--seed` repeats the draws of a campaign; times are the machine's. A campaign goes in rounds: after `--round` faults everything has to
-recover and to be as promised. `--durability` names the promise that is judged, and is given to the servers. Ends with 1 if anything was
-found.
+recover and to be as promised. Campaigns mostly wait, so several at once (`--at-once`) inject more in a minute. `--durability` names the
+promise that is judged, and is given to the servers. Ends with 1 if anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-from tests.faults import campaign, topologies
-from tests.faults.campaign import Load
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-async def play(chosen: argparse.Namespace, topology: str) -> int:
-    load = Load(servers=chosen.servers, watchers=chosen.watchers)
-    with tempfile.TemporaryDirectory(prefix="f") as folder:
-        async with campaign.campaign(
-            Path(folder),
-            topology,
-            seed=chosen.seed,
-            durability=chosen.durability,
-            down_ms=chosen.down_ms,
-            load=load,
-            flags=chosen.flag,
-            only=chosen.only,
-            say=say,
-        ) as running:
-            while running.report.injected < chosen.faults and not running.report.findings:
-                before = time.monotonic()
-                await running.round(min(chosen.round, chosen.faults - running.report.injected))
-                found = f"{len(running.report.findings)} findings"
-                say(f"{topology}: {running.report.injected} faults, {found}, {time.monotonic() - before:.0f} s")
-            say(f"{topology}, seed {chosen.seed}, durability {chosen.durability}\n{running.report}")
-            if running.report.findings and chosen.keep:
-                await asyncio.to_thread(_keep, Path(folder), chosen.keep)
-            return len(running.report.findings)
-
-
-def _keep(folder: Path, to: Path) -> None:
-    for log in [*folder.glob("*/*.log"), *folder.glob("*/log")]:
-        (to / f"{log.parent.name}-{log.name}").write_bytes(log.read_bytes())
+from tests.faults import several, topologies
+from tests.faults.several import say
 
 
 def main() -> int:
@@ -59,7 +22,14 @@ def main() -> int:
     )
     names = topologies.NAMES
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed (default: drawn)")
-    parser.add_argument("--faults", type=int, default=100, help="how many, for each topology (default: 100)")
+    parser.add_argument("--faults", type=int, default=100, help="how many, for each campaign (default: 100)")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="when a campaign begins no other round (default: 60)"
+    )
+    parser.add_argument(
+        "--campaigns", type=int, default=1, help="how many of each topology, with the next seeds (default: 1)"
+    )
+    parser.add_argument("--at-once", type=int, default=1, help="how many campaigns at the same time (default: 1)")
     parser.add_argument("--round", type=int, default=50, help="faults between two judgements (default: 50)")
     parser.add_argument("--topology", choices=names, action="append", help="the store's form (default: each)")
     parser.add_argument("--durability", choices=["primary", "replica", "all"], default="primary")
@@ -73,8 +43,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the logs of a campaign that found something")
     chosen = parser.parse_args()
     say(f"seed {chosen.seed}")
-    found = [asyncio.run(play(chosen, topology)) for topology in chosen.topology or names]
-    return 1 if any(found) else 0
+    total = several.run(chosen)
+    say(f"all campaigns, {chosen.at_once} at once, durability {chosen.durability}\n{total}")
+    return 1 if total.findings else 0
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ from tests.fixtures.valkey import patient
 
 INSTALLED = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
 QUICK = ["--shutdown-delay-duration=200ms", "--shutdown-watch-termination-grace-period=1s"]
+STORE = "store"
+"""The name of the chain of faults of which each waits until the store is healthy again."""
 LEAVE = 5.0
 """Seconds within which servers leave a primary after the sentinels have named another, on a busy machine; 0.5 on an idle one."""
 
@@ -59,6 +61,16 @@ class Report:
     """Per fault, how long no write was acknowledged."""
     findings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    def __iadd__(self, other: Report) -> Report:
+        """Add the report of another campaign. `seconds` are those of all of them together."""
+        self.faults += other.faults
+        self.counts += other.counts
+        for name, times in other.outages.items():
+            self.outages.setdefault(name, []).extend(times)
+        self.findings += other.findings
+        self.seconds += other.seconds
+        return self
 
     @property
     def injected(self) -> int:
@@ -146,14 +158,15 @@ class Campaign:
         self.report.seconds += time.monotonic() - begin
 
     async def _faults(self, count: int, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Two chains of faults: of the store, each on a healthy one, and of our servers at any time."""
+        """Three chains of faults at the same time: of the store, each on a healthy one, of our servers, and of their connections."""
         self._left, self._of_store, self._moves = count, list[Window](), list[tuple[float, frozenset[str]]]()
         self._known = await asyncio.to_thread(self._bed.topology.generations)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._generations())
             chains = [
-                group.create_task(self._chain(injection.of_store(self._bed.topology), "store", pause=0.3)),
-                group.create_task(self._chain(injection.of_servers(self._bed.topology), "server", pause=1.0)),
+                group.create_task(self._chain(injection.of_store(self._bed.topology), STORE, pause=0.3)),
+                group.create_task(self._chain(injection.SERVER_FAULTS, "server", pause=1.0)),
+                group.create_task(self._chain(injection.of_connections(self._bed.topology), "network", pause=0.5)),
             ]
             while not all(chain.done() for chain in chains):
                 for task in tasks:
@@ -190,7 +203,7 @@ class Campaign:
         chosen = [fault for fault in faults if not self._only or fault.name in self._only]
         while chosen and self._left > 0:
             self._left -= 1
-            await self._inject(injection.draw_from(chosen, draw), draw, of_store=name == "store")
+            await self._inject(injection.draw_from(chosen, draw), draw, of_store=name == STORE)
             await asyncio.sleep(draw.uniform(0, 2 * pause))
 
     async def _inject(self, fault: Fault, draw: random.Random, *, of_store: bool) -> None:
@@ -332,7 +345,7 @@ async def campaign(
     """Start a store of this topology and servers on it. `only`: names of faults. `code`: the folder of another copy of the server."""
     network = Network()
     network.add("test", os.getpid)
-    topology: Topology = topologies.make(name, folder, network, down_ms=down_ms)
+    topology: Topology = topologies.make(name, folder, network, down_ms=down_ms, draw=random.Random(seed))
     servers: list[Replica] = []
     try:
         await topology.start()

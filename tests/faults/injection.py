@@ -187,6 +187,8 @@ SERVER_FAULTS: Sequence[Fault] = (
     Fault("server killed", _server_killed),
     Fault("server restarted", _server_restarted),
     Fault("server stopped", _server_stopped, 8),
+)
+CONNECTION_FAULTS: Sequence[Fault] = (
     Fault("server's connections cut", _connections_cut, 16),
     Fault("server cut off from the store", _server_cut_off, 8),
 )
@@ -576,8 +578,8 @@ def unwanted(topology: Topology) -> Fault:
     return Fault("failover that no fault wanted", _failover, splits=True, loses=loses, blind=True)
 
 
-def of_servers(topology: Topology) -> list[Fault]:
-    faults = list(SERVER_FAULTS)
+def of_connections(topology: Topology) -> list[Fault]:
+    faults = list(CONNECTION_FAULTS)
     if isinstance(topology, Sentinels):
         faults.append(Fault("server cut off from the sentinels", _server_cut_off_from_sentinels, 6))
     return faults

@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 Pid = Callable[[], int | None]
@@ -26,6 +26,7 @@ class Network:
     def __init__(self) -> None:
         self._members: dict[str, Pid] = {}
         self._open: dict[frozenset[str], asyncio.Event] = defaultdict(_opened)
+        self._held: Counter[frozenset[str]] = Counter()
         self._listeners: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._passages: dict[frozenset[str], set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]]] = defaultdict(set)
@@ -62,10 +63,16 @@ class Network:
     # Faults
 
     def hold(self, one: str, other: str) -> None:
-        self._open[frozenset((one, other))].clear()
+        """Let nothing pass until each hold of this link is released."""
+        link = frozenset((one, other))
+        self._held[link] += 1
+        self._open[link].clear()
 
     def release(self, one: str, other: str) -> None:
-        self._open[frozenset((one, other))].set()
+        link = frozenset((one, other))
+        self._held[link] -= 1
+        if not self._held[link]:
+            self._open[link].set()
 
     def part(self, side: Iterable[str]) -> Callable[[], None]:
         """Hold all links between these members and all others. Return the function that heals it."""

@@ -15,6 +15,7 @@ def test_bug_can_be_planted(bug: Bug) -> None:
         compile(source, bug.file, "exec")
     faults = [
         *injection.SERVER_FAULTS,
+        *injection.CONNECTION_FAULTS,
         *injection.NODE_FAULTS,
         *injection.SENTINEL_FAULTS,
         *injection.CLUSTER_FAULTS,

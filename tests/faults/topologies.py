@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ from tests.fixtures.sentinels import NAME, Sentinel
 from tests.fixtures.valkey import PASSWORD, Server, follow
 
 _URL_PASSWORD = PASSWORD.replace(" ", "%20")
+NOTICED = {"INFO-PERIOD": 1000, "MIN-LINK-RECONNECT-PERIOD": 1000}
+"""Milliseconds after which sentinels look at servers, and connect again, instead of 10 and 15 s. Only the wait after a fault is shorter."""
+PUBLISH_MS = (500, 2000)
+"""Periods of the sentinels' messages to each other. The second one is Valkey's: an old primary then lives on for up to 8 s."""
 RESOURCES = tuple(kind.resource for kind in kinds(0))
 """The kinds that clients write and read."""
 
@@ -170,8 +175,10 @@ class Sentinels:
 
     name = "sentinel"
 
-    def __init__(self, folder: Path, network: Network, *, down_ms: int) -> None:
+    def __init__(self, folder: Path, network: Network, *, down_ms: int, publish_ms: int) -> None:
+        """`publish_ms`: sentinels make an old primary a replica after four times this time."""
         self._network, self._folder, self.down_ms = network, folder, down_ms
+        self._periods = {**NOTICED, "PUBLISH-PERIOD": publish_ms}
         self.nodes = [Node(f"node-{number}", folder / f"n{number}") for number in range(3)]
         self.sentinels: list[Sentinel] = []
         self._ports: list[int] = []
@@ -197,7 +204,12 @@ class Sentinels:
         own = free_port()
         port = await self._network.listen(name, own)
         sentinel = Sentinel(
-            self._folder / f"s{number}", primary=primary, down_ms=self.down_ms, announced=port, port=own
+            self._folder / f"s{number}",
+            primary=primary,
+            down_ms=self.down_ms,
+            announced=port,
+            port=own,
+            periods=self._periods,
         )
         self._network.add(name, lambda: self._sentinel_pid(sentinel))
         self.sentinels.append(sentinel)
@@ -373,13 +385,13 @@ def _end(nodes: list[Node]) -> None:
             node.kill()
 
 
-def make(name: str, folder: Path, network: Network, *, down_ms: int) -> Topology:
+def make(name: str, folder: Path, network: Network, *, down_ms: int, draw: random.Random) -> Topology:
     """Return the topology of this name, not started."""
     if name == "one":
         return One(folder, network)
     if name == "cluster":
         return Clustered(folder, network, down_ms=down_ms)
-    return Sentinels(folder, network, down_ms=down_ms)
+    return Sentinels(folder, network, down_ms=down_ms, publish_ms=draw.choice(PUBLISH_MS))
 
 
 NAMES = ("one", "sentinel", "cluster")
