@@ -192,8 +192,7 @@ BUGS = (
         "storage/replica.py",
         "raise Initializing(",
         "Initializing(",
-        LAGGING,
-        "sentinel",
+        ("server started without the store",),
     ),
     Bug(
         "an object that leaves a selection is not told as deleted",
@@ -218,7 +217,7 @@ BUGS = (
         "storage/lineage.py",
         "if not head.own or head.epoch < highest:",
         "if not head.own:",
-        ("primary cut off with a server", "primary stopped and woken"),
+        ("first primary back",),
         "sentinel",
     ),
 )

@@ -128,7 +128,7 @@ class Campaign:
             kind.plural: await asyncio.to_thread(truth.begin, (await bed.primary(kind.resource)).server, kind)
             for kind in resources
         }
-        bed.windows, bed.down = [], {}
+        bed.windows, bed.down, bed.started = [], {}, {}
         clients = Clients(self._authorities, bed.servers, f"{self._seed}-{next(self._numbers)}")
         bed.acknowledged = clients.acknowledged
         watching = watchers(clients, resources, self._load.watchers)
@@ -306,7 +306,7 @@ class Campaign:
             windows=bed.windows,
             truths=truths,
         )
-        await asyncio.to_thread(judge.round, clients.records, watching, bed.down)
+        await asyncio.to_thread(judge.round, clients.records, watching, bed.down, bed.started)
         self.report.counts += judge.counts
         self.report.findings += judge.findings
         self.report.findings += [

@@ -43,6 +43,8 @@ class Bed:
     windows: list[Window] = field(default_factory=list)
     down: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """When each server was stopped or killed by a fault."""
+    started: dict[str, list[float]] = field(default_factory=dict)
+    """When each server was started again by a fault."""
     acknowledged: list[float] = field(default_factory=list)
     """When each write of this round was acknowledged."""
 
@@ -104,6 +106,11 @@ class Bed:
 
         await self.healthy(operate)
 
+    def launch(self, server: Replica) -> None:
+        """Start a server that has ended."""
+        self.started.setdefault(server.name, []).append(time.monotonic())
+        server.launch()
+
     @contextlib.asynccontextmanager
     async def away(self, server: Replica) -> AsyncIterator[None]:
         begin = time.monotonic()
@@ -139,14 +146,31 @@ async def _server_killed(bed: Bed, draw: random.Random) -> None:
     async with bed.away(server):
         await asyncio.to_thread(server.stop, signal.SIGKILL)
         await asyncio.sleep(draw.uniform(0, 0.5))
-        await asyncio.to_thread(server.start)
+        bed.launch(server)
+        await asyncio.to_thread(server.until_ready)
+
+
+async def _server_started_without_store(bed: Bed, draw: random.Random) -> None:
+    """Clients ask it before its memory was ever filled."""
+    server = draw.choice(bed.servers)
+    async with bed.away(server):
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
+        heal = bed.network.part([server.name])
+        try:
+            bed.launch(server)
+            await bed.until(server.answers, f"an answer of {server.name}")
+            await asyncio.sleep(draw.uniform(0.5, 2))
+        finally:
+            heal()
+        await asyncio.to_thread(server.until_ready)
 
 
 async def _server_restarted(bed: Bed, draw: random.Random) -> None:
     server = draw.choice(bed.servers)
     code = await asyncio.to_thread(server.stop)
     assert code == 0, f"{server.name} ended with {code}: {server.log.read_text()[-2000:]}"
-    await asyncio.to_thread(server.start)
+    bed.launch(server)
+    await asyncio.to_thread(server.until_ready)
 
 
 async def _server_stopped(bed: Bed, draw: random.Random) -> None:
@@ -186,6 +210,7 @@ async def _server_cut_off_from_sentinels(bed: Bed, draw: random.Random) -> None:
 SERVER_FAULTS: Sequence[Fault] = (
     Fault("server killed", _server_killed),
     Fault("server restarted", _server_restarted),
+    Fault("server started without the store", _server_started_without_store),
     Fault("server stopped", _server_stopped, 8),
 )
 CONNECTION_FAULTS: Sequence[Fault] = (
@@ -344,6 +369,21 @@ async def _twice(bed: Bed, draw: random.Random) -> None:
             await asyncio.to_thread(node.start, third)
 
 
+async def _first_primary_back(bed: Bed, draw: random.Random) -> None:
+    """It has slept through a failover, and wakes when the second primary and the last replica are dead. Its own log did not change."""
+    old = await bed.primary()
+    old.signal(signal.SIGSTOP)
+    second = await bed.moved(old)
+    await bed.written(draw.choice([1, 20]))
+    [third] = [node for node in bed.topology.nodes if node not in (old, second)]
+    for node in (third, second):
+        await asyncio.to_thread(node.kill)
+    old.signal(signal.SIGCONT)
+    await bed.until(lambda: bed.topology.primary() is old, f"{old.name} as the primary again")
+    for node in (second, third):
+        await asyncio.to_thread(node.start, old)
+
+
 async def _by_hand(bed: Bed, draw: random.Random, *words: str) -> bool:
     """SENTINEL FAILOVER. Whether another node is the primary now."""
     old, sentinel = await bed.primary(), draw.choice(_sentinels(bed).sentinels)
@@ -403,6 +443,8 @@ SENTINEL_FAULTS: Sequence[Fault] = (
     Fault("primary cut off with a replica", _primary_with_replica, 2, splits=True, loses=_TWO, blind=True, failovers=1),
     Fault("lagging replica promoted", _lagging, 3, loses=_ONE, failovers=1),
     Fault("failed over twice", _twice, 2, splits=True, loses=_ONE, failovers=2),
+    # Blind: no server can know that what two nodes have confirmed will be lost.
+    Fault("first primary back", _first_primary_back, 1, splits=True, loses=_TWO, blind=True, failovers=2),
     Fault("failed over by hand", _failover, 2, splits=True, loses=_TWO, failovers=1),
     Fault("coordinated failover", _coordinated, 3, failovers=1),
     Fault("rolling restart", _rolling, 1, failovers=1),

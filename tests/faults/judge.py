@@ -11,6 +11,7 @@ import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from apiserver.watchcache import keys
 from tests.faults.history import Broken, mark_of
@@ -28,6 +29,8 @@ TWO_PRIMARIES = 2.0
 machine."""
 LAG_MS = 5000
 """A primary that is alone stops answering consistent reads before this time, if acknowledgements need replicas."""
+
+_NOBODY: Mapping[str, Sequence[float]] = MappingProxyType({})
 
 
 class Judge:
@@ -108,7 +111,14 @@ class Judge:
 
     # All
 
-    def round(self, records: Records, watchers: Sequence[Watcher], down: dict[str, list[tuple[float, float]]]) -> None:
+    def round(
+        self,
+        records: Records,
+        watchers: Sequence[Watcher],
+        down: Mapping[str, Sequence[tuple[float, float]]],
+        started: Mapping[str, Sequence[float]] = _NOBODY,
+    ) -> None:
+        """Judge all answers. `down`: when servers were stopped or killed; `started`: when they were started again."""
         self.findings += records.wrong
         by_kind: dict[str, list[Operation]] = defaultdict(list)
         for operation in records.operations:
@@ -117,6 +127,7 @@ class Judge:
             self._writes(self._truths[plural], operations)
             self._order(self._truths[plural], operations)
             self._answers(self._truths[plural], operations)
+        self._rising(records, started)
         self._spans()
         newest = {plural: self._newest_before(plural, operations) for plural, operations in by_kind.items()}
         writes: dict[tuple[str, Key], list[Operation]] = defaultdict(list)
@@ -207,6 +218,16 @@ class Judge:
         for operation in mine:
             if before.until(operation.answer.sent) >= operation.version:
                 self._find(f"{operation} came after {before.until(operation.answer.sent)}")
+
+    def _rising(self, records: Records, started: Mapping[str, Sequence[float]]) -> None:
+        """A server acknowledges no lower version than it has shown before, even if the store has lost that one since."""
+        for operation in filter(lambda o: o.acknowledged, records.operations):
+            server, sent = operation.answer.server, operation.answer.sent
+            shown = records.shown.get((server, operation.kind.plural), ())
+            place = bisect.bisect_left(shown, (sent, 0))
+            begun = max((at for at in started.get(server, ()) if at < sent), default=0.0)
+            if place and shown[place - 1][0] >= begun and shown[place - 1][1] > operation.version:
+                self._find(f"{operation} came after {shown[place - 1][1]}{self._during(sent, operation.answer.done)}")
 
     # Answers about one object
 

@@ -111,10 +111,18 @@ class Replica:
         self._process.send(number)
 
     def _ready(self) -> bool:
+        return self._status("/readyz") == 200
+
+    def answers(self) -> bool:
+        """Whether it answers requests, which it does before it is ready."""
+        return self._status("/livez") > 0
+
+    def _status(self, path: str) -> int:
+        """Return the status of an answer; 0 if none comes."""
         with contextlib.suppress(OSError), contextlib.closing(self._connection()) as connection:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        return False
+            connection.request("GET", path)
+            return connection.getresponse().status
+        return 0
 
     def _connection(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=60)

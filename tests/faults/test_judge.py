@@ -139,3 +139,15 @@ def test_consistent_list_is_stale_only_where_the_old_primary_cannot_know() -> No
     assert judged(records, fault=TAKEN_OVER, down_ms=1000) == []
     assert judged(records, fault=TAKEN_OVER, durability="primary") == []
     assert len(judged(records, fault=KILLED, durability="replica", down_ms=1000)) == 1
+
+
+@pytest.mark.parametrize(("started", "found"), [([], 1), ([9.0], 1), ([10.7], 0)])
+def test_server_must_not_acknowledge_a_lower_version_than_it_has_shown(started: list[float], found: int) -> None:
+    """A server that has started since did not show that version itself."""
+    written = write("update", 11.0, 11.2, status=200)
+    written.version, written.obj = SURVIVED, held(SURVIVED, "w0-2")
+    records = Records([written], shown={("server-0", CLAIMS.plural): [(9.5, START), (10.5, LOST)]})
+    window = Window(KILLED, 10.0, 20.0, frozenset([CLAIMS.resource]))
+    judge = Judge("replica", lasting=False, down_ms=5000, windows=[window], truths={CLAIMS.plural: truth()})
+    judge.round(records, [], {}, {"server-0": started})
+    assert [f"came after {LOST}" in finding for finding in judge.findings] == [True] * found
