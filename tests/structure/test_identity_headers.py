@@ -22,13 +22,15 @@ READERS: dict[str, set[str]] = {
 }
 """Beginnings of header names, and who may name them."""
 NAMES: dict[str, set[str]] = {
-    # OpenAPI says where a token goes, a metric has a label of that name, and to kube-apiserver and webhooks we show tokens of our own.
+    # OpenAPI says where a token goes, a metric has a label of that name, to kube-apiserver and webhooks we show tokens of our own, and a
+    # group of flags has that name.
     "authorization": {
         "filters/authenticate.py",
         "discovery/openapi_docs.py",
         "filters/authorize.py",
         "cluster/client.py",
         "admission/webhooks/credentials.py",
+        "config/topics.py",
     },
     "cookie": set(),
     "x-real-ip": {"filters/audit.py"},
