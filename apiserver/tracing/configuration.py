@@ -25,7 +25,7 @@ VERSIONS = ("v1", "v1beta1", "v1alpha1")
 MOST_RATE = 1_000_000
 SCHEMES = ("dns", "unix", "unix-abstract")
 NAMING = "https://github.com/grpc/grpc/blob/master/doc/naming.md"
-_SCHEME = "pkg/server/options/tracing.go:49"
+_SCHEME = "pkg/runtime/scheme.go:111"
 _INTERNAL = "__internal"
 _OTHERS = {
     f"{GROUP}/v1": {
