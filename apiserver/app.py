@@ -446,7 +446,7 @@ def build(
         now=time.time,
         choose=random.choice,
         new_uid=uuids,
-        watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
+        watch_seconds=lambda: random.uniform(1, 2) * config.live.limits.watch_seconds,
         workers=workers,
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
@@ -577,7 +577,10 @@ def filters(
         *([partial(audit.receive, auditor=auditor)] if auditor is not None else []),
         partial(impersonate.impersonate, authorizer=authorizer, constrained=constrained),
         partial(
-            inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
+            inflight.inflight,
+            reading=lambda: config.live.limits.in_flight,
+            writing=lambda: config.live.limits.mutating_in_flight,
+            watching=lambda: limits.watches,
         ),
         partial(request_info.naming_selectors, workers=SELECTORS),
         partial(authorize.authorize, authorizer=authorizer, clock=clock),
@@ -648,7 +651,7 @@ def _pages(
     config: Config, served: Kinds, documents: Iterable[str], *, gates: Gates, build: Mapping[str, str]
 ) -> dict[str, Document]:
     """Return the pages about this process by path. `build` is the document of /version."""
-    pages = {zpages.FLAGZ: zpages.flagz(config.shown)} if gates.enabled(features.COMPONENT_FLAGZ) else {}
+    pages = {zpages.FLAGZ: zpages.flagz(lambda: config.live.shown)} if gates.enabled(features.COMPONENT_FLAGZ) else {}
     if gates.enabled(features.COMPONENT_STATUSZ):
         paths = (*documents, *pages, zpages.STATUSZ, "/version")
         release = str(served.release)

@@ -21,16 +21,19 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from apiserver import app as composition
 from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.releases import Release
 from apiserver.app import App
-from apiserver.audit.opening import open_auditor
+from apiserver.audit import opening
+from apiserver.audit.record import Auditor
 from apiserver.cluster.front import Front
 from apiserver.codecs.json import json_syntax
-from apiserver.config import config
+from apiserver.config import config, logs
+from apiserver.config.following import Following
 from apiserver.delegation import Delegates
 from apiserver.generations import Generation, Generations
 from apiserver.kinds.served import Kinds
@@ -198,7 +201,7 @@ async def serve(
     raise_descriptor_limit()
     shared = is_handed_over(environ, pid=os.getpid())
     sock = sock or listen(settings, environ)
-    auditor = open_auditor(settings.audit, environ)
+    auditor = opening.open_auditor(settings.audit, environ)
     tracer = await asyncio.to_thread(open_tracer, settings.serving.tracing_file)
     front, start = delegates.front, Start()
     informed = replace(delegates, missing=lambda: delegates.missing() or start.missing(front))
@@ -233,10 +236,16 @@ async def serve(
         server = Server(generations, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(start, generations, delegates))
         following = partial(_follow, followed, generations, openings)
+        source = _followed_file(settings, auditor)
         beside = [
             complete,
             asyncio.ensure_future(tasks.supervised(definitions.run, name="definitions")),
             asyncio.ensure_future(tasks.supervised(following, name="generations")),
+            *(
+                [asyncio.ensure_future(tasks.supervised(source.run, name="configuration"))]
+                if source is not None
+                else []
+            ),
         ]
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
@@ -251,7 +260,7 @@ async def serve(
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             await generations.end_tasks()
-            await server.stop(stop, settings.shutdown, request_seconds=limits.request_seconds)
+            await server.stop(stop, settings.live.shutdown, request_seconds=limits.request_seconds)
             await generations.close()
     finally:
         await first.close()
@@ -340,6 +349,20 @@ class Openings:
         if self.prepare is not None:
             await self.prepare(kinds)
         return fit, kinds
+
+
+def _followed_file(settings: config.Config, auditor: Auditor | None) -> Following | None:
+    """Follow the configuration file, if there is one."""
+    if not settings.source.file:
+        return None
+
+    def audit(old: config.Live, new: config.Live) -> Callable[[], None]:
+        return opening.changed(auditor, old.audit, new.audit)
+
+    def log(old: config.Live, new: config.Live) -> Callable[[], None]:
+        return partial(logs.change, old.logging, new.logging)
+
+    return Following(Path(settings.source.file), settings.live, prepared=(audit, log))
 
 
 async def _follow(followed: Followed, generations: Generations, openings: Openings) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from apiserver.audit import backends, policy
 from apiserver.audit.record import Auditor
@@ -17,6 +18,16 @@ def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:
         return None
     try:
         return Auditor(policy.load(audit.policy_file), backend, now=lambda: time.time_ns() // 1000)
+    except policy.InvalidPolicy as e:
+        raise ConfigError([_worded(e)]) from None
+
+
+def changed(auditor: Auditor | None, old: Audit, new: Audit) -> Callable[[], None]:
+    """Read the policy of new settings, and return the function that makes it apply. Raises ConfigError."""
+    if auditor is None or new.policy_file == old.policy_file:
+        return lambda: None
+    try:
+        return partial(auditor.judge_by, policy.load(new.policy_file))
     except policy.InvalidPolicy as e:
         raise ConfigError([_worded(e)]) from None
 

@@ -51,6 +51,10 @@ class Auditor:
         self._holding = 0
         self._waiting = deque[asyncio.Future[None]]()
 
+    def judge_by(self, policy: Policy) -> None:
+        """Judge requests by another policy from now on. Requests that have begun keep the ruling of the former one."""
+        self._policy = policy
+
     def record(
         self, info: RequestInfo, user: User | None, origin: Callable[[], Origin], annotations: Annotations
     ) -> Record | None:

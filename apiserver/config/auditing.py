@@ -132,7 +132,7 @@ class Audit:
     TOPIC: ClassVar[str] = topics.AUDITING
 
     policy_file: str = flag("audit-policy-file", SERVERS, str, "",
-        text="Path to the file that defines the audit policy configuration.", value="FILE")
+        text="Path to the file that defines the audit policy configuration.", value="FILE", live=True)
     log: Log = prefixed("audit-log-")
     webhook: Webhook = prefixed("audit-webhook-", mode=BATCH, batch_max_size="400", batch_max_wait="30s",
         batch_throttle_enable="true", batch_throttle_qps="10", batch_throttle_burst="15")

@@ -5,25 +5,26 @@ Names are kube-apiserver's if it has one. Knows nothing of the packages that use
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import ipaddress
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from apiserver.apimachinery import releases
 from apiserver.apimachinery.releases import Release
-from apiserver.config import auditing, command_line, flags, store_address, tls_flags, topics
+from apiserver.config import auditing, command_line, config_file, flags, release_flags, store_address, tls_flags, topics
 from apiserver.config.auditing import Audit
 from apiserver.config.command_line import help_for
 from apiserver.config.commands import DEV, FILE_ACTIONS, MANIFESTS, PACKAGES, ROLES, SERVE, STORE, VERIFY, VERSION
 from apiserver.config.flags import Choice, ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
-from kubetext import durations, strconv
-from kubetext.quoting import go_quote
+from kubetext import durations
 
 __all__ = [
     "DEV",
@@ -158,79 +159,6 @@ def _existing(text: str) -> tuple[Path, ...]:
 _MISSING = "there is no file or folder {}"
 
 
-KUBE = "kube"
-"""The component of a gate without a component name (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
-
-
-def _gates(text: str) -> dict[str, bool]:
-    """Parse `Gate=true` pairs, each optionally after its component. Upstream: `featuregate/feature_gate.go` Set."""
-    switched: dict[str, bool] = {}
-    components, errors = set(), []
-    for pair in filter(None, text.split(",")):
-        before, colon, after = pair.partition(":")
-        component, setting = (before.strip(), after.strip()) if colon else ("", pair.strip())
-        components.add(component)
-        name, equals, value = (part.strip() for part in setting.partition("="))
-        if component not in ("", KUBE):
-            errors.append(f"component not registered: {component}")
-        elif setting and not equals:
-            errors.append(f"missing bool value for {name}")
-        elif setting:
-            try:
-                switched[name] = strconv.parse_bool(value)
-            except ValueError as e:
-                errors.append(f"invalid value of {name}={value}, err: {e}")
-    if components >= {"", KUBE}:
-        errors.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
-    if errors:
-        raise Partly(switched, errors)
-    return switched
-
-
-_GENERIC_VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)")
-
-
-def _release(text: str) -> Release | None:
-    """Parse the release to emulate: `1.36`, optionally after its component. Upstream: component-base `compatibility/registry.go`
-    toVersionMap, `compatibility/version.go` Validate."""
-    if not text:
-        return None
-    found: Release | None = None
-    for entry in text.split(","):
-        before, equals, after = entry.partition("=")
-        component, asked = (before.strip(), after.strip()) if equals else (KUBE, entry)
-        numbers = _components(asked)
-        shown = ".".join(map(str, numbers))
-        if any(numbers[2:3]):
-            raise ValueError(f"patch version not allowed, got: {component}={shown}")
-        if component != KUBE:
-            raise ValueError(f"component not registered: {component}")
-        release = Release(*numbers[:2])
-        if found is not None:
-            raise ValueError(f"duplicate version flag, {KUBE}={found} and {KUBE}={shown}")
-        if release not in releases.SUPPORTED:
-            raise ValueError(f"emulation version {shown} is not between [{releases.SUPPORTED[0]}, {releases.NEWEST}]")
-        found = release
-    return found
-
-
-def _components(text: str) -> list[int]:
-    """Return the numbers of a version. Upstream: apimachinery `pkg/util/version/version.go` ParseGeneric."""
-    match = _GENERIC_VERSION.match(text)
-    if match is None:
-        raise ValueError(f"could not parse {go_quote(text)} as version")
-    parts = match[1].split(".")
-    if len(parts) < 2:
-        raise ValueError(f"illegal version string {go_quote(text)}")
-    if parts[0].startswith("0") and parts[0] != "0":
-        raise ValueError(f"illegal zero-prefixed version component {go_quote(parts[0])} in {go_quote(text)}")
-    for part in parts:
-        if int(part[:21]) >= 1 << 64:
-            why = f'strconv.ParseUint: parsing "{part}": value out of range'
-            raise ValueError(f"illegal non-numeric version component {go_quote(part)} in {go_quote(text)}: {why}")
-    return [int(part) for part in parts]
-
-
 def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
     """Split a list. `wrong` returns the error of an entry, "" if it has none."""
     names = [part.strip() for part in text.split(",")] if text else []
@@ -340,11 +268,11 @@ class Serving:
         "times", value="FILE|DIR", many=True, topic=topics.API_ENABLEMENT)
     builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS), _boolean, "true",
         text="serve the built-in kinds; without them there must be others", switch=True, topic=topics.API_ENABLEMENT)
-    emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, _release, "",
+    emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, release_flags.release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
         f"kube-apiserver in front, all else is {releases.NEWEST})", value="MAJOR.MINOR", topic=topics.GENERIC,
         choices=map(str, releases.SUPPORTED))
-    feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
+    feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, release_flags.gates, "",
         text="switch alpha and beta features on or off; may be given several times",
         value="GATE=true|false", many=True, topic=topics.GENERIC)
     runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
@@ -547,6 +475,17 @@ class Printed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The configuration file; empty without one."""
+
+    TOPIC: ClassVar[str] = topics.GENERIC
+
+    file: str = flag(config_file.CONFIG, SERVERS, _file, "",
+        text="YAML file of flags, each by its name without dashes; the command line and the environment win; changes of the file apply to "
+        "log level and form, limits of requests, times of the shutdown and the audit policy, all else needs a restart", value="FILE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the shortest life of a watch without a timeout; the longest is twice that."""
 
@@ -555,11 +494,11 @@ class Limits:
     request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
         text="longest time for a request other than a watch", value="DURATION")
     watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
-        text="shortest life of a watch without timeoutSeconds; the longest is twice that", value="SECONDS")
+        text="shortest life of a watch without timeoutSeconds; the longest is twice that", value="SECONDS", live=True)
     in_flight: int = flag("max-requests-inflight", SERVERS, _count, "400",
-        text="reading requests served at a time; 0 is no limit", value="N")
+        text="reading requests served at a time; 0 is no limit", value="N", live=True)
     mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
-        text="writing requests served at a time; 0 is no limit", value="N")
+        text="writing requests served at a time; 0 is no limit", value="N", live=True)
     encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
         text="memory for cached encodings of objects: compressed, as Table rows, protobuf; 0 caches nothing", value="N")
     watches: int = MAX_WATCHES
@@ -572,9 +511,9 @@ class Shutdown:
     TOPIC: ClassVar[str] = topics.GENERIC
 
     delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
-        text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION")
+        text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION", live=True)
     watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
-        text="time over which the ends of open watches are spread", value="DURATION")
+        text="time over which the ends of open watches are spread", value="DURATION", live=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -584,8 +523,42 @@ class Logging:
     format: str = flag("logging-format", EVERYWHERE, Choice(LOG_FORMATS), "text",
         text="form of log lines", value="text|json", live=True)
     verbosity: int = flag("v", EVERYWHERE, _count, "0",
-        text="how much to log: 3 adds each request, 4 and more details", value="LEVEL")
+        text="how much to log: 3 adds each request, 4 and more details", value="LEVEL", live=True)
 # fmt: on
+
+
+class Live:
+    """The settings that may change while the server runs: those of flags that are declared `live`. The others keep their first values.
+
+    `exact` are the texts of all flags of the command by name, `shown` the same as people may see them. `read_again` reads all settings
+    anew, from the command line, the environment and the configuration file.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        *,
+        exact: Mapping[str, str],
+        shown: Mapping[str, str],
+        read_again: Callable[[], Reading],
+    ) -> None:
+        self.read_again = read_again
+        self.exact = exact
+        self.shown = shown
+        self._use(values)
+
+    def _use(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.limits = flags.section(Limits, values)
+        self.shutdown = flags.section(Shutdown, values)
+        self.logging = flags.section(Logging, values)
+        self.audit = flags.section(Audit, values)
+
+    def adopt(self, new: Live, names: Set[str]) -> None:
+        """Take the values of some flags over."""
+        self.exact = {name: (new if name in names else self).exact[name] for name in self.exact}
+        self.shown = {name: (new if name in names else self).shown[name] for name in self.shown}
+        self._use({name: (new if name in names else self)._values[name] for name in self._values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -606,11 +579,12 @@ class Config:
     migration: Migration
     manifests: Manifests
     printed: Printed
+    source: Source
     limits: Limits
     shutdown: Shutdown
     logging: Logging
-    shown: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The flags of the command by name, as people may see them."""
+    live: Live = field(compare=False)
+    """The settings that may change while the server runs. Read them here where a change must apply."""
 
     @property
     def alone(self) -> bool:
@@ -658,8 +632,10 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     action: str = getattr(words, "action", "")
     if action == VERIFY:  # it opens no store
         words.__dict__["redis-url"] = words.__dict__["redis-url"] or "unix:///none"
-    values = flags.values(FLAGS, words.command, words, environ)
-    errors = [command_line.unknown(word, words.command, FLAGS) for word in unknown] + values.errors
+    configured = _configured(words, environ)
+    values = flags.values(FLAGS, words.command, words, environ, configured=configured)
+    errors = [*configured.errors]
+    errors += [command_line.unknown(word, words.command, FLAGS) for word in unknown] + values.errors
     errors += _overlaps(values)
     if not values.get(BUILTIN, True) and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
@@ -672,11 +648,20 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
             errors.append(f"store {action}: a FILE is required, or -")
     if words.command == PACKAGES and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append("kinds check: a PACKAGE or a FILE is required")
-    found = flags.section(
-        Config, values.completed(FLAGS), command=words.command, action=action, file=file, shown=values.texts
-    )
+    complete = values.completed(FLAGS)
+    live = Live(complete, exact=values.exact, shown=values.texts, read_again=partial(read, argv, environ))
+    found = flags.section(Config, complete, command=words.command, action=action, file=file, live=live)
     errors += auditing.errors(found.audit, values.wrong)
     return Reading(_completed(found), values.wrong, errors)
+
+
+def _configured(words: argparse.Namespace, environ: Mapping[str, str]) -> config_file.Found:
+    """Read the configuration file that the command line or the environment names."""
+    variable = next(flag.variable for flag in FLAGS if flag.name == config_file.CONFIG)
+    path: str = getattr(words, config_file.CONFIG, None) or environ.get(variable, "")
+    if words.command not in SERVERS or path in ("", flags.NO_VALUE):
+        return config_file.Found()
+    return config_file.read(path, FLAGS, words.command)
 
 
 def _completed(config: Config) -> Config:

@@ -10,7 +10,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from apiserver.config import suggestions, topics
 
@@ -82,6 +82,11 @@ class Flag:
     @property
     def variable(self) -> str:
         return f"SLUICE_{self.name.replace('-', '_').upper()}"
+
+    @property
+    def number(self) -> bool:
+        """Whether the value is a plain number."""
+        return (self.default_for(self.commands[0]) or "").isdecimal()
 
     def default_for(self, command: str) -> str | None:
         return self.default.get(command) if isinstance(self.default, Mapping) else self.default
@@ -279,6 +284,8 @@ class Values(dict[str, Any]):
         self.given: set[str] = set()
         self.texts: dict[str, str] = {}
         """The flags of the command as they are shown to people: given or by default, secrets hidden."""
+        self.exact: dict[str, str] = {}
+        """The same with secrets."""
         self.errors: list[str] = []
 
     def note(self, flag: Flag, errors: Iterable[str]) -> None:
@@ -290,8 +297,25 @@ class Values(dict[str, Any]):
         return {flag.name: self[flag.name] if flag.name in self else _unused(flag) for flag in flags}
 
 
-def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, environ: Mapping[str, str]) -> Values:
-    """Return every flag's value: from the command line, else the environment, else its default."""
+class Configured(Protocol):
+    """The flags of a configuration file."""
+
+    @property
+    def texts(self) -> Mapping[str, str]: ...
+
+    def source(self, name: str) -> str:
+        """Return the place of a flag's value, for errors."""
+
+
+def values(
+    flags: Sequence[Flag],
+    command: str,
+    words: argparse.Namespace,
+    environ: Mapping[str, str],
+    *,
+    configured: Configured,
+) -> Values:
+    """Return every flag's value: from the command line, else the environment, else the configuration file, else its default."""
     found = Values()
     for flag in flags:
         if command not in flag.commands:
@@ -306,10 +330,13 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
             text = flag.separator.join(text)
         if text is None and flag.variable in environ:
             source, text = flag.variable, environ[flag.variable]
+        if text is None and flag.name in configured.texts:
+            source, text = configured.source(flag.name), configured.texts[flag.name]
         if text is None:
             text = flag.default_for(command)
         else:
             found.given.add(flag.name)
+        found.exact[flag.name] = text or ""
         found.texts[flag.name] = HIDDEN if flag.secret and text else text or ""
         if text is None:
             found.note(flag, [f"{flag.option} (or {flag.variable}) is required"])

@@ -42,11 +42,26 @@ _LETTERS = {logging.DEBUG: "D", logging.INFO: "I", logging.WARNING: "W", logging
 def configure(settings: config.Logging) -> None:
     """Log to standard error, one line per event."""
     handler = LimitedHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
+    handler.setFormatter(_formatter(settings.format))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     set_verbosity(settings.verbosity)
+
+
+def change(old: config.Logging, new: config.Logging) -> None:
+    """Change the form of lines and the verbosity to new settings. A verbosity that was set by /debug/flags/v stays if its flag did not
+    change.
+    """
+    if new.format != old.format:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(_formatter(new.format))
+    if new.verbosity != old.verbosity:
+        set_verbosity(new.verbosity)
+
+
+def _formatter(form: str) -> logging.Formatter:
+    return JsonLines() if form == "json" else TextLines()
 
 
 class _Present:
@@ -144,14 +159,19 @@ def _parts(record: logging.LogRecord, *, ascii_only: bool) -> Iterator[tuple[str
 
 
 class JsonLines(logging.Formatter):
-    """Kubernetes' JSON form: ts in milliseconds, level, caller, msg, then the fields."""
+    """Kubernetes' JSON form: ts in milliseconds, caller, v, msg, then the fields; and level, which upstream leaves out.
+
+    v is the verbosity that shows the line. Warnings and errors have none, because they are always shown.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        head = {
+        head: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "level": record.levelname.lower(),
             "caller": f"{record.filename}:{record.lineno}",
         }
+        if record.levelno < logging.WARNING:
+            head["v"] = 3 if record.name == REQUEST_LOG else 0 if record.levelno >= logging.INFO else 4
         fields = "".join(f",{json.dumps(name)}:{value}" for name, value in _parts(record, ascii_only=True))
         return json.dumps(head, separators=(",", ":"))[:-1] + fields + "}"
 

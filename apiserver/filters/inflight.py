@@ -6,6 +6,8 @@ because a busy server must not be killed. Upstream: kubernetes/apiserver `pkg/se
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiohttp import web
 
 from apiserver import metrics
@@ -19,24 +21,26 @@ FULL = "Too many requests, please try again later."
 
 
 class Bound:
-    """The requests of one class that are being served. A limit of 0 is no limit."""
+    """The requests of one class that are being served. A limit of 0 is no limit. It may change."""
 
     __slots__ = ("_dropped", "limit", "used")
 
-    def __init__(self, kind: str, limit: int) -> None:
+    def __init__(self, kind: str, limit: Callable[[], int]) -> None:
         self.limit = limit
         self.used = 0
         self._dropped = metrics.DROPPED.labels(kind)
 
     @property
     def full(self) -> bool:
-        return 0 < self.limit <= self.used
+        return 0 < self.limit() <= self.used
 
     def drop(self) -> None:
         self._dropped.inc()
 
 
-def inflight(handler: Handler, *, reading: int, writing: int, watching: int) -> Handler:
+def inflight(
+    handler: Handler, *, reading: Callable[[], int], writing: Callable[[], int], watching: Callable[[], int]
+) -> Handler:
     """Limit reads, writes and watches."""
     reads, writes, watches = Bound("readOnly", reading), Bound("mutating", writing), Bound("watch", watching)
     metrics.IN_FLIGHT.labels("readOnly").set_function(lambda: reads.used)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +19,7 @@ from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import config
+from apiserver.config.following import Following
 from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
@@ -82,6 +85,7 @@ class Rig:
         self.stores = NoStores()
         settings = config.parse(["dev", *flags], {})
         settings = replace(settings, delegation=replace(settings.delegation, standalone=standalone))
+        self.live = settings.live
         trust = Trust(client=chains.verifier(USERS.pem), proxy=None)
         self.app = app.build(
             settings,
@@ -456,6 +460,15 @@ async def test_pages_about_the_process_can_be_switched_off(flag: str, path: str)
     assert (await Rig(flag).ask(path)).status == 404
 
 
+async def test_changed_settings_are_shown(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.write_text("max-requests-inflight: 10")
+    rig = Rig(f"--config={file}")
+    file.write_text("max-requests-inflight: 77")
+    await Following(file, rig.live, prepared=[]).reload()
+    assert re.search(r"^max-requests-inflight[:= ]+77$", (await rig.ask("/flagz")).text, re.MULTILINE)
+
+
 def test_flags_that_are_shown_hide_the_address_of_the_store() -> None:
-    shown = config.parse(["store", "check", "--redis-url=redis://u:secret@h:1", "-v=3"], {}).shown
+    shown = config.parse(["store", "check", "--redis-url=redis://u:secret@h:1", "-v=3"], {}).live.shown
     assert (shown["redis-url"], shown["v"]) == ("CLASSIFIED", "3")

@@ -99,14 +99,14 @@ def statusz(
     return page("Statusz", members=members, text=text)
 
 
-def flagz(flags: Mapping[str, str]) -> Document:
-    """Return the page of all flags of this process, by name. Secrets must be hidden already."""
+def flagz(flags: Callable[[], Mapping[str, str]]) -> Document:
+    """Return the page of all flags of this process, by name, with their present values. Secrets must be hidden already."""
 
     def text() -> str:
         between = random.choice(DELIMITERS)
-        return "".join(f"{name}{between}{value}\n" for name, value in sorted(flags.items()))
+        return "".join(f"{name}{between}{value}\n" for name, value in sorted(flags().items()))
 
-    return page("Flagz", members=lambda: {"flags": dict(sorted(flags.items()))}, text=text)
+    return page("Flagz", members=lambda: {"flags": dict(sorted(flags().items()))}, text=text)
 
 
 def debug_flags(set_verbosity: Callable[[int], None]) -> dict[str, Document]:

@@ -35,6 +35,43 @@ def test_a_json_line_has_kubernetes_members_then_the_fields() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("level", "name", "v"),
+    [
+        (logging.DEBUG, "apiserver.x", 4),
+        (logging.INFO, "apiserver.x", 0),
+        (logging.INFO, logs.REQUEST_LOG, 3),
+        (logging.WARNING, "apiserver.x", None),
+        (logging.ERROR, "apiserver.x", None),
+    ],
+)
+def test_json_line_has_the_verbosity_that_shows_it_unless_it_is_always_shown(
+    level: int, name: str, v: int | None
+) -> None:
+    made = record("x", level=level)
+    made.name = name
+    assert json.loads(logs.JsonLines().format(made)).get("v") == v
+
+
+def test_changed_settings_change_form_and_verbosity(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = logging.StreamHandler(io.StringIO())
+    handler.setFormatter(logs.TextLines())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    before, former = logs.verbosity(), logging.getLogger("apiserver").level
+    try:
+        logs.change(config.Logging(format="text", verbosity=0), config.Logging(format="json", verbosity=4))
+        assert isinstance(handler.formatter, logs.JsonLines)
+        assert logs.verbosity() == 4
+        # The level that /debug/flags/v has set stays while the flag is the same.
+        logs.set_verbosity(7)
+        logs.change(config.Logging(format="json", verbosity=4), config.Logging(format="text", verbosity=4))
+        assert isinstance(handler.formatter, logs.TextLines)
+        assert logs.verbosity() == 7
+    finally:
+        logs.set_verbosity(before)
+        logging.getLogger("apiserver").setLevel(former)
+
+
 def test_a_text_line_is_klogs() -> None:
     line = logs.TextLines().format(record("told", port=6443, address="::1", ok=True))
     assert line == 'I1114 22:13:20.250000 x.py:42] "told" port=6443 address="::1" ok=true'

@@ -39,7 +39,7 @@ async def occupy(handler: Handler, gate: Gate, method: str, path: str) -> Connec
 
 
 def limited(gate: Gate, user: User = JANE, *, reading: int = 1, writing: int = 1, watching: int = 1) -> Handler:
-    return as_user(inflight(gate, reading=reading, writing=writing, watching=watching), user)
+    return as_user(inflight(gate, reading=lambda: reading, writing=lambda: writing, watching=lambda: watching), user)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,17 @@ async def test_one_too_many_is_429_in_upstreams_words(method: str, path: str) ->
     gate.open.set()
     assert (await first.answer(head_only=method == "HEAD")).status == 200
     assert (await connect(handler).ask("GET", path)).status == 200
+
+
+async def test_changed_limit_applies_to_the_next_request() -> None:
+    gate, limits = Gate(), [1]
+    handler = as_user(inflight(gate, reading=lambda: limits[0], writing=lambda: 1, watching=lambda: 1), JANE)
+    await occupy(handler, gate, "GET", f"{V1}/nodes")
+    assert (await connect(handler).ask("GET", f"{V1}/nodes")).status == 429
+    limits[0] = 2
+    await occupy(handler, gate, "GET", f"{V1}/nodes")
+    assert gate.inside == 2
+    gate.open.set()
 
 
 async def test_reads_and_writes_do_not_stand_in_each_others_way() -> None:
@@ -91,7 +102,7 @@ async def test_path_that_only_ends_like_a_health_check_is_limited() -> None:
 
 async def test_administrators_pass_full_limits() -> None:
     gate = Gate()
-    bounded = inflight(gate, reading=1, writing=1, watching=1)
+    bounded = inflight(gate, reading=lambda: 1, writing=lambda: 1, watching=lambda: 1)
     await occupy(as_user(bounded, JANE), gate, "GET", f"{V1}/nodes")
     await occupy(as_user(bounded, ADMIN), gate, "GET", f"{V1}/nodes")
     assert gate.inside == 2

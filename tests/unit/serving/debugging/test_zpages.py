@@ -24,7 +24,7 @@ DOCUMENTS = {
         emulated="1.37",
         paths=("/readyz/ping", "/readyz", "/apis/a.test", "/openapi/v2", "/statusz", "/version", "/"),
     ),
-    "/flagz": zpages.flagz({"v": "3", "redis-url": "CLASSIFIED", "crds": ""}),
+    "/flagz": zpages.flagz(lambda: {"v": "3", "redis-url": "CLASSIFIED", "crds": ""}),
     **zpages.debug_flags(LEVELS.append),
 }
 
