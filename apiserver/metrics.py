@@ -110,6 +110,11 @@ TIMESTAMP_COMPARISON_SECONDS = Histogram(
     (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5),
     "code_path",
 )
+CERTIFICATE_END = Gauge(
+    "sluice_certificate_expiration_timestamp_seconds",
+    "Unix time at which a certificate of this server ends (serving, client-ca, front-proxy-ca, store-client).",
+    "certificate",
+)
 TLS_HANDSHAKE_ERRORS = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
 CLIENT_CERTIFICATE_SECONDS = Histogram(
     "apiserver_client_certificate_expiration_seconds",
@@ -490,6 +495,13 @@ STORE_FAILOVERS = Counter(
 STORE_SENTINELS = Gauge("sluice_store_sentinels", "Sentinels by state (reachable, unreachable).", "state")
 STORE_REPLICAS_IN_STEP = Gauge(
     "sluice_store_replicas_in_step", "Replicas of a primary that told their offset within 2 s.", "address"
+)
+STORE_REPLICAS_NEEDED = Gauge(
+    "sluice_store_replicas_needed", "Replicas of a primary that must confirm a write (--store-durability).", "address"
+)
+STORE_MEMORY_BYTES = Gauge("sluice_store_memory_bytes", "Memory that a primary uses (used_memory).", "address")
+STORE_MEMORY_LIMIT_BYTES = Gauge(
+    "sluice_store_memory_limit_bytes", "Memory that a primary may use (maxmemory); 0 is no limit.", "address"
 )
 STORE_CONFIRM_SECONDS = Histogram(
     "sluice_store_confirm_seconds", "Time until replicas confirmed a batch of writes, or failed to.", _STORE_SECONDS

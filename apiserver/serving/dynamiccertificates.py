@@ -19,6 +19,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL, crypto
 
+from apiserver import metrics
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config.config import Authentication, RequestHeader, Serving
 from apiserver.config.tls_flags import CIPHERS, DEFAULT_CIPHERS, INSECURE, NamedPair
@@ -194,6 +195,7 @@ class Certificates:
         self._authorities = _Authorities.of(self._own, files.names, self._cluster)
         self._trust = self._authorities.trust()
         self._context = self._make_context(self._authorities)
+        self._authorities.show_ends()
         for name in files.ciphers:
             if name in INSECURE:
                 logger.warning("use of an insecure cipher suite", extra={"cipher": name})
@@ -221,11 +223,14 @@ class Certificates:
             ciphers=files.ciphers,
         )
         context = make(cert_file=files.cert, key_file=files.key)
+        leaves = [leaf(path) for path in (files.cert, *(pair.cert for pair in files.named))]
         if files.named:
             loaded = [
-                Named(pair.names, leaf(pair.cert), make(cert_file=pair.cert, key_file=pair.key)) for pair in files.named
+                Named(pair.names, certificate, make(cert_file=pair.cert, key_file=pair.key))
+                for pair, certificate in zip(files.named, leaves[1:], strict=True)
             ]
-            context.set_tlsext_servername_callback(choice(leaf(files.cert), loaded))
+            context.set_tlsext_servername_callback(choice(leaves[0], loaded))
+        metrics.CERTIFICATE_END.labels("serving").set(min(each.not_valid_after_utc.timestamp() for each in leaves))
         return context
 
     def _follow(self) -> None:
@@ -264,6 +269,7 @@ class Certificates:
         changed = authorities != self._authorities
         self._authorities, self._context, self._trust = authorities, context, trust
         if changed:
+            authorities.show_ends()
             about = {"clients": _listed(authorities.client), "front_proxy": _listed(authorities.proxy)}
             logger.info("authorities changed", extra=about)
 
@@ -340,6 +346,15 @@ class _Authorities:
             proxy=verifier(self.proxy) if self.proxy is not None else None,
             names=self.names,
         )
+
+    def show_ends(self) -> None:
+        """Let scrapes show when each bundle ends. During a rotation it holds several authorities, and the last one counts."""
+        for name, pem in (("client-ca", self.client), ("front-proxy-ca", self.proxy)):
+            if pem is None:
+                metrics.CERTIFICATE_END.remove(name)
+            else:
+                ends = max(ca.not_valid_after_utc for ca in certificates(pem))
+                metrics.CERTIFICATE_END.labels(name).set(ends.timestamp())
 
 
 def _listed(pem: bytes | None) -> str:

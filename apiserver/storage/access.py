@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from cryptography import x509
+
+from apiserver import metrics
 from apiserver.config import store_address
 from apiserver.config.tls_flags import OPENSSL_CIPHERS
 from apiserver.storage.options import StoreOptions
@@ -58,10 +61,12 @@ def _context(ca: Path | None, cert: Path | None, key: Path | None, _states: obje
     if cert is not None:
         try:
             context.load_cert_chain(cert, key, password=_no_passphrase)
+            [first, *_] = x509.load_pem_x509_certificates(cert.read_bytes())
         except (OSError, ssl.SSLError, ValueError) as error:
             raise Unusable(
                 f"the certificate {cert} with the key {key or cert} cannot be used: {_reason(error)}"
             ) from None
+        metrics.CERTIFICATE_END.labels("store-client").set(first.not_valid_after_utc.timestamp())
     return context
 
 

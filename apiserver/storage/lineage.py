@@ -31,6 +31,13 @@ BACKWARDS_MS = 1000
 DRAIN_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 0.05
 _NOTHING: Mapping[str, Head] = MappingProxyType({})
+_OF_A_PRIMARY = (
+    metrics.STORE_REPLICAS_IN_STEP,
+    metrics.STORE_REPLICAS_NEEDED,
+    metrics.STORE_MEMORY_BYTES,
+    metrics.STORE_MEMORY_LIMIT_BYTES,
+)
+"""Gauges of the present primary, by its address."""
 
 
 class ServerClock:
@@ -116,6 +123,13 @@ class Session:
         self.in_step = in_step
         metrics.STORE_PRIMARY.labels(self.address, self.run_id).set(1)
         metrics.STORE_REPLICAS_IN_STEP.labels(self.address).set(in_step)
+        metrics.STORE_REPLICAS_NEEDED.labels(self.address).set(self.need())
+
+    def surveyed(self, server: Server) -> None:
+        """Note what INFO says of the server, and let scrapes show it."""
+        self.heard(server.in_step)
+        metrics.STORE_MEMORY_BYTES.labels(self.address).set(server.used_memory)
+        metrics.STORE_MEMORY_LIMIT_BYTES.labels(self.address).set(server.max_memory)
 
     def heard_info(self, reply: Any) -> None:
         """Take an answer to INFO replication. An error ends the session elsewhere."""
@@ -126,7 +140,8 @@ class Session:
         await self.writes.drain(seconds=DRAIN_SECONDS)
         await asyncio.gather(*(connection.close(reason) for connection in self.connections))
         metrics.STORE_PRIMARY.remove(self.address, self.run_id)
-        metrics.STORE_REPLICAS_IN_STEP.remove(self.address)
+        for shown in _OF_A_PRIMARY:
+            shown.remove(self.address)
 
 
 @dataclass(slots=True)
@@ -177,10 +192,12 @@ async def open_session(
             opened.append(await Connection.open(options, "sluice-reads"))
             opened.append(await Connection.open(options, "sluice-writes"))
             opened.append(await Connection.open(options, "sluice-bulk"))
-            session = await _verified(options, commands, opened, first=first, creatable=creatable, beside=beside)
+            session, server = await _verified(
+                options, commands, opened, first=first, creatable=creatable, beside=beside
+            )
             session.confirmed = confirmed
             await _take_over(session, commands, epochs)
-            session.heard(session.in_step)
+            session.surveyed(server)
             return session
         except BaseException:
             for connection in opened:
@@ -198,7 +215,8 @@ async def _verified(
     first: bool,
     creatable: Set[str],
     beside: Mapping[str, Head],
-) -> Session:
+) -> tuple[Session, Server]:
+    """Return a session that has not taken over anything yet, and its server."""
     reads, writes, bulk = opened
     found = await survey(reads, options, commands)
     run_id = found.server.run_id
@@ -222,7 +240,7 @@ async def _verified(
         address=store_address.shown(options.url), in_step=found.server.in_step,
     )  # fmt: skip
     session.need = durability.needed(options)
-    return session
+    return session, found.server
 
 
 def check_same_server(info_text: bytes, run_id: str) -> None:

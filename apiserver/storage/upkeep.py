@@ -144,7 +144,7 @@ class Upkeep:
             raise Disconnected(preflight.LOADING)
         if server.run_id != session.run_id or server.role != "master":
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
-        session.heard(server.in_step)
+        session.surveyed(server)
         refusal = "; ".join(found.refusals + await durability.refusals(session.writes, self._options))
         if refusal != self._link.refusal:
             logger.warning("the reasons for refusing writes changed", extra={"refused_because": refusal})

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
+from apiserver import metrics
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import config
 from apiserver.config.config import RequestHeader
@@ -254,6 +255,29 @@ def test_changed_files_are_read_again_and_bad_ones_change_nothing(tmp_path: Path
     assert certificates.refresh()
     assert certificates.context is not context
     assert certificates.trust is not trust
+
+
+def shown_ends() -> dict[str, float]:
+    return {name: value.value for (name,), value in metrics.CERTIFICATE_END.children()}
+
+
+def test_metrics_show_when_the_present_certificates_end(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    certificates = dynamiccertificates.Certificates(kit.files)
+    [serving] = x509.load_pem_x509_certificates(kit.files.cert.read_bytes())
+    [authority] = x509.load_pem_x509_certificates(kit.ca_pem)
+    shown = shown_ends()
+    assert shown["serving"] == serving.not_valid_after_utc.timestamp()
+    assert shown["client-ca"] == authority.not_valid_after_utc.timestamp()
+    assert kit.files.client_ca is not None
+    kit.files.client_ca.write_bytes(issue("soon", ca=True).pem)
+    assert certificates.refresh()
+    assert shown_ends()["client-ca"] < shown["client-ca"]
+    kit.files.client_ca.write_bytes(issue("soon", ca=True).pem + kit.ca_pem)
+    assert certificates.refresh()
+    assert shown_ends()["client-ca"] == shown["client-ca"], "during a rotation the last one counts"
+    dynamiccertificates.Certificates(dynamiccertificates.Files(kit.files.cert, kit.files.key))
+    assert "client-ca" not in shown_ends()
 
 
 def test_without_ca_bundles_no_certificate_is_asked_for(tmp_path: Path) -> None:

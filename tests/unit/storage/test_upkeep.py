@@ -188,3 +188,20 @@ async def test_a_server_that_does_not_answer_is_given_up(own_server: Server, res
     own_server.signal(signal.SIGCONT)
     await eventually(lambda: store.store_state() is None)
     await create(store, "a")
+
+
+async def test_metrics_show_the_stores_memory_and_the_replicas_that_writes_need(
+    own_server: Server, resource: str, opening: Open
+) -> None:
+    await install(own_server, resource)
+    own_server("CONFIG", "SET", "maxmemory", str(1 << 30))
+    store = (await opening(own_server, resource, durability="replica", monitor_seconds=0.1))[resource]
+    session = store._link.session
+    assert session is not None
+    shown = metrics.STORE_MEMORY_LIMIT_BYTES.labels(session.address)
+    assert shown.value == 1 << 30
+    assert metrics.STORE_REPLICAS_NEEDED.labels(session.address).value == 1
+    before = metrics.STORE_MEMORY_BYTES.labels(session.address).value
+    assert 0 < before < 1 << 30
+    own_server("CONFIG", "SET", "maxmemory", str(1 << 29))
+    await eventually(lambda: shown.value == 1 << 29)
