@@ -235,17 +235,14 @@ async def serve(
         )
         server = Server(generations, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(start, generations, delegates))
-        following = partial(_follow, followed, generations, openings)
-        source = _followed_file(settings, auditor)
+        followers: dict[str, Callable[[], Awaitable[None]]] = {
+            "definitions": definitions.run,
+            "generations": partial(_follow, followed, generations, openings),
+            **_followed_file(settings, auditor),
+        }
         beside = [
             complete,
-            asyncio.ensure_future(tasks.supervised(definitions.run, name="definitions")),
-            asyncio.ensure_future(tasks.supervised(following, name="generations")),
-            *(
-                [asyncio.ensure_future(tasks.supervised(source.run, name="configuration"))]
-                if source is not None
-                else []
-            ),
+            *(asyncio.ensure_future(tasks.supervised(run, name=name)) for name, run in followers.items()),
         ]
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
@@ -351,10 +348,10 @@ class Openings:
         return fit, kinds
 
 
-def _followed_file(settings: config.Config, auditor: Auditor | None) -> Following | None:
-    """Follow the configuration file, if there is one."""
+def _followed_file(settings: config.Config, auditor: Auditor | None) -> dict[str, Callable[[], Awaitable[None]]]:
+    """Return what follows the configuration file, by the name of its task; nothing without a file."""
     if not settings.source.file:
-        return None
+        return {}
 
     def audit(old: config.Live, new: config.Live) -> Callable[[], None]:
         return opening.changed(auditor, old.audit, new.audit)
@@ -362,7 +359,7 @@ def _followed_file(settings: config.Config, auditor: Auditor | None) -> Followin
     def log(old: config.Live, new: config.Live) -> Callable[[], None]:
         return partial(logs.change, old.logging, new.logging)
 
-    return Following(Path(settings.source.file), settings.live, prepared=(audit, log))
+    return {"configuration": Following(Path(settings.source.file), settings.live, prepared=(audit, log)).run}
 
 
 async def _follow(followed: Followed, generations: Generations, openings: Openings) -> None:

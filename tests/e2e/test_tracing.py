@@ -16,7 +16,7 @@ from tests.fixtures.server import DevServer, dev_server
 CLASSES = "/apis/resource.sluice.dev/v1/deviceclasses"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 CHAIN = ("constrainedimpersonation", "authorization")
-WEBHOOKS = {"Call mutating webhook": {"HTTP POST": {}}, "Call validating webhook": {"HTTP POST": {}}}
+WEBHOOKS: dict[str, Any] = {"Call mutating webhook": {"HTTP POST": {}}, "Call validating webhook": {"HTTP POST": {}}}
 
 
 def allowed(review: Object, _: Any) -> Object:
@@ -97,7 +97,7 @@ def inside(spans: list[Span], name: str) -> dict[str, Any]:
 def test_trace_of_a_write_has_its_webhooks_and_the_store(traced: tuple[Receiver, Hook]) -> None:
     receiver, hook = traced
     spans = of(receiver, 1)
-    stored = {"Create redis": {"FCALL": {}}, "SerializeObject": {}}
+    stored: dict[str, Any] = {"Create redis": {"FCALL": {}}, "SerializeObject": {}}
     assert inside(spans, f"POST {CLASSES}") == {"Create": {**WEBHOOKS, **stored}}
     outermost = next(span for span in spans if span.name == f"POST {CLASSES}")
     assert outermost.parent_id == "00000000000000aa"
@@ -108,7 +108,7 @@ def test_trace_of_a_write_has_its_webhooks_and_the_store(traced: tuple[Receiver,
 def test_spans_of_verbs_have_upstreams_names(traced: tuple[Receiver, Hook]) -> None:
     receiver, _ = traced
     named = f"{CLASSES}/{{:name}}"
-    answered = {"SerializeObject": {}}
+    answered: dict[str, Any] = {"SerializeObject": {}}
     assert inside(of(receiver, 2), f"GET {named}") == {"Get": {"cacher.Get": {}, **answered}}
     assert inside(of(receiver, 3), f"GET {CLASSES}") == {"List": {"cacher.GetList": {}, **answered}}
     changed = {"GuaranteedUpdate redis": {**WEBHOOKS, "FCALL": {}}, **answered}

@@ -23,7 +23,7 @@ FIRED = re.compile(r'alertname="(\w+)"')
 
 
 def promtool(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [debian.program("promtool", "prometheus"), *words]
+    command = [str(debian.program("promtool", "prometheus")), *words]
     return subprocess.run(command, cwd=MONITORING, capture_output=True, text=True, check=False)
 
 
