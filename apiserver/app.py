@@ -34,6 +34,7 @@ from apiserver.apiextensions import kinds as custom_kinds
 from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, Release, at
+from apiserver.apimachinery.request import RequestInfo
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.codecs.objects import adopted, canonical, indexed
@@ -51,6 +52,7 @@ from apiserver.filters import (
     authorize,
     deadline,
     deprecation,
+    fairness,
     impersonate,
     inflight,
     observe,
@@ -62,6 +64,9 @@ from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
+from apiserver.flowcontrol.control import FlowControl
+from apiserver.flowcontrol.estimates import Estimator, Stored
+from apiserver.flowcontrol.watches import Watches
 from apiserver.kinds import enablement, packages
 from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.listcache.encoding import EncodingCache, Use
@@ -73,7 +78,7 @@ from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.serving import health
-from apiserver.serving.debugging import profiles, zpages
+from apiserver.serving.debugging import flows, profiles, zpages
 from apiserver.serving.health import Check
 from apiserver.standalone import answers, control
 from apiserver.standalone.control import Control
@@ -474,6 +479,8 @@ def build(
     unlisted: dict[str, Document] = {}
     if config.serving.profiling:
         unlisted = zpages.debug_flags(logs.set_verbosity) | profiles.documents(longest=config.limits.request_seconds)
+    if delegates.flows is not None:
+        unlisted |= flows.documents(delegates.flows, workers=workers)
     handler = _dispatch(services, documents=documents | unlisted, others=others)
     outermost_first = filters(
         config,
@@ -576,15 +583,38 @@ def filters(
         tracing.pass_on if tracer is None else partial(tracing.trace, tracer=tracer),
         *([partial(audit.receive, auditor=auditor)] if auditor is not None else []),
         partial(impersonate.impersonate, authorizer=authorizer, constrained=constrained),
-        partial(
+        _limiting(config, app.stores, served, flows=delegates.flows, gates=gates),
+        partial(request_info.naming_selectors, workers=SELECTORS),
+        partial(authorize.authorize, authorizer=authorizer, clock=clock),
+    ]
+
+
+def _limiting(config: Config, stores: Stores, served: Kinds, *, flows: FlowControl | None, gates: Gates) -> Filter:
+    """Return the filter that limits the requests in progress: by priority and fairly, or by two numbers."""
+    limits = config.limits
+    if flows is None:
+        return partial(
             inflight.inflight,
             reading=lambda: config.live.limits.in_flight,
             writing=lambda: config.live.limits.mutating_in_flight,
             watching=lambda: limits.watches,
-        ),
-        partial(request_info.naming_selectors, workers=SELECTORS),
-        partial(authorize.authorize, authorizer=authorizer, clock=clock),
-    ]
+        )
+
+    def stored(info: RequestInfo) -> Stored | None:
+        resource = served.at(info.group, info.version, info.resource)
+        store = None if resource is None else stores.get(resource.storage_name)
+        return None if store is None else Stored(*store.volume)
+
+    watches = Watches({(kind.group, kind.plural): tuple(kind.indexed) for kind in served.stored})
+    by_size = gates.enabled(features.SIZE_BASED_LIST_COST_ESTIMATE)
+    return partial(
+        fairness.priority_and_fairness,
+        control=flows,
+        estimate=Estimator(stored, watches, by_size=by_size),
+        watches=watches,
+        seconds=limits.request_seconds,
+        watching=lambda: limits.watches,
+    )
 
 
 Document = Callable[[Request], Awaitable[web.StreamResponse]]

@@ -24,7 +24,7 @@ from apiserver.cluster import configurations
 from apiserver.cluster import credentials as cluster_credentials
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
-from apiserver.cluster.configurations import COLLECTIONS
+from apiserver.cluster.configurations import COLLECTIONS, LEVELS, SCHEMAS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.front import Front
 from apiserver.cluster.mapper import Mapper
@@ -36,6 +36,8 @@ from apiserver.cluster.tokens import Tokens
 from apiserver.config.config import Config, ConfigError, Delegation
 from apiserver.filters.authenticate import TokenReviewer
 from apiserver.filters.authorize import Authorizer, Delegated, Local
+from apiserver.flowcontrol.control import FlowControl
+from apiserver.flowcontrol.following import Following
 from apiserver.runtime import tasks
 from kubetext.quoting import go_quote
 
@@ -43,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 15.0
 """How long the first read is tried before the log reports it, again and again."""
+Work = Callable[[], Awaitable[None]]
 DOUBT_SECONDS = 5.0
 """How long a refusal is retried: a starting kube-apiserver does not know the rights of users yet."""
 
@@ -64,6 +67,7 @@ class Delegates:
     * `mapper`: None if there are no kinds but Sluice's.
     * `limited`: resources that may only be used if a quota covers them.
     * `front`: None if the release does not follow a kube-apiserver.
+    * `flows`: None without priority and fairness.
     """
 
     authorizer: Authorizer
@@ -76,6 +80,7 @@ class Delegates:
     mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     front: Front | None = None
+    flows: FlowControl | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
 
@@ -83,7 +88,14 @@ class Delegates:
 def alone(config: Config, sources: Sources | None = None, callers: Callers | None = None) -> Delegates:
     """Make the delegates of a server without a cluster: only webhooks are called, and every namespace exists."""
     authorizer = Delegated(Local(), always_allowed=config.delegation.always_allowed)
-    return Delegates(authorizer=authorizer, sources=sources, callers=callers)
+    return Delegates(authorizer=authorizer, sources=sources, callers=callers, flows=_flows(config))
+
+
+def _flows(config: Config) -> FlowControl | None:
+    """Make the flow control of the process, with the default configuration."""
+    if not config.limits.fair:
+        return None
+    return FlowControl(lambda: config.live.limits.in_flight + config.live.limits.mutating_in_flight)
 
 
 def callers(config: Config, cluster: Client | None = None) -> Callers:
@@ -154,9 +166,11 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             clock=time.monotonic,
             sleep=asyncio.sleep,
         )
-        following = {"namespaces": namespaces.run, "params": params.run}
+        following: dict[str, Work] = {"namespaces": namespaces.run, "params": params.run}
         following |= {name: made.run for name, made in followed.items()}
         following |= {"trust": source.run} if source is not None else {}
+        flows = _flows(config)
+        following |= _following_flows(flows, authorization) if flows is not None else {}
         await stack.enter_async_context(_running(following, after=start.answered))
         if front is not None:
             await stack.enter_async_context(_running({"front": front.run}))
@@ -179,9 +193,18 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,
             front=front,
+            flows=flows,
             missing=start.missing,
             ready=start.ready,
         )
+
+
+def _following_flows(flows: FlowControl, client: Client) -> dict[str, Work]:
+    """Return what follows the cluster's configuration of flow control. Readiness does not wait for it: there are defaults."""
+    changed = asyncio.Event()
+    copies = {name: configurations.of_flow_control(client, name, on_change=changed.set) for name in (SCHEMAS, LEVELS)}
+    following = Following(flows, schemas=copies[SCHEMAS], levels=copies[LEVELS], changed=changed)
+    return {"flow control": following.run, **{name: copy.run for name, copy in copies.items()}}
 
 
 def _sources(client: Client, followed: Mapping[str, Source]) -> tuple[Params, Sources]:
@@ -215,12 +238,10 @@ async def _clients(
 
 
 @contextlib.asynccontextmanager
-async def _running(
-    works: Mapping[str, Callable[[], Awaitable[None]]], *, after: asyncio.Event | None = None
-) -> AsyncIterator[None]:
+async def _running(works: Mapping[str, Work], *, after: asyncio.Event | None = None) -> AsyncIterator[None]:
     """Run each work as a task that begins at once, or when `after` is set."""
 
-    async def run(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def run(name: str, work: Work) -> None:
         if after is not None:
             await after.wait()
         await tasks.supervised(work, name=name)

@@ -196,6 +196,88 @@ AUDIT_REJECTIONS = Counter(
     "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
 )
 
+# ---------------------------------------------------------------------------------------------------------------- flow control
+# kubernetes/apiserver `pkg/util/flowcontrol/metrics/metrics.go`. Values that last are observed once for each nanosecond.
+# fmt: off
+
+_FLOW, _LEVEL = ("priority_level", "flow_schema"), ("priority_level",)
+QUEUE_LENGTHS = (0, 10, 25, 50, 100, 250, 500, 1000)
+_FLOW_SECONDS = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_SEAT_SHARES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+_REQUEST_SHARES = (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1)
+_KIND_SHARES = (0, 0.001, 0.01, *_SEAT_SHARES[1:])
+_DEMANDS = (0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6)
+
+IN_QUEUE = Gauge("apiserver_current_inqueue_requests",
+    "[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.", "request_kind")
+FLOW_REJECTED = Counter("apiserver_flowcontrol_rejected_requests_total",
+    "[BETA] Number of requests rejected by API Priority and Fairness subsystem", *_FLOW, "reason")
+FLOW_DISPATCHED = Counter("apiserver_flowcontrol_dispatched_requests_total",
+    "[BETA] Number of requests executed by API Priority and Fairness subsystem", *_FLOW)
+FLOW_WAITING = Gauge("apiserver_flowcontrol_current_inqueue_requests",
+    "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem", *_FLOW)
+FLOW_WAITING_SEATS = Gauge("apiserver_flowcontrol_current_inqueue_seats",
+    "[ALPHA] Number of seats currently pending in queues of the API Priority and Fairness subsystem", *_FLOW)
+FLOW_QUEUE_LENGTH = Histogram("apiserver_flowcontrol_request_queue_length_after_enqueue",
+    "[ALPHA] Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued",
+    QUEUE_LENGTHS, *_FLOW)
+FLOW_EXECUTING = Gauge("apiserver_flowcontrol_current_executing_requests",
+    "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness "
+    "subsystem", *_FLOW)
+FLOW_EXECUTING_SEATS = Gauge("apiserver_flowcontrol_current_executing_seats",
+    "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in "
+    "the API Priority and Fairness subsystem", *_FLOW)
+FLOW_WAIT_SECONDS = Histogram("apiserver_flowcontrol_request_wait_duration_seconds",
+    "[BETA] Length of time a request spent waiting in its queue", _FLOW_SECONDS, *_FLOW, "execute")
+FLOW_EXECUTION_SECONDS = Histogram("apiserver_flowcontrol_request_execution_seconds",
+    "[ALPHA] Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness "
+    "subsystem", _FLOW_SECONDS, *_FLOW, "type")
+FLOW_WATCH_COUNT = Histogram("apiserver_flowcontrol_watch_count_samples",
+    "[ALPHA] count of watchers for mutating requests in API Priority and Fairness", (0, 1, 10, 100, 1000, 10000), *_FLOW)
+FLOW_ESTIMATED_SEATS = Histogram("apiserver_flowcontrol_work_estimated_seats",
+    "[ALPHA] Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness",
+    (1, 2, 4, 8, 16, 32, 64, 100), *_FLOW)
+FLOW_NO_ACCOMMODATION = Counter("apiserver_flowcontrol_request_dispatch_no_accommodation_total",
+    "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats", *_FLOW)
+LEVEL_SEATS = Histogram("apiserver_flowcontrol_priority_level_seat_utilization",
+    "[ALPHA] Observations, at the end of every nanosecond, of utilization of seats for any stage of execution (but only initial stage for "
+    "WATCHes)", _SEAT_SHARES, *_LEVEL, "phase")
+LEVEL_REQUESTS = Histogram("apiserver_flowcontrol_priority_level_request_utilization",
+    "[ALPHA] Observations, at the end of every nanosecond, of number of requests (as a fraction of the relevant limit) waiting or in any "
+    "stage of execution (but only initial stage for WATCHes)", _REQUEST_SHARES, *_LEVEL, "phase")
+READ_WRITE_REQUESTS = Histogram("apiserver_flowcontrol_read_vs_write_current_requests",
+    "[ALPHA] Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in "
+    "regular stage of execution", _KIND_SHARES, "phase", "request_kind")
+LEVEL_CURRENT_R = Gauge("apiserver_flowcontrol_current_r", "[ALPHA] R(time of last change)", *_LEVEL)
+LEVEL_DISPATCH_R = Gauge("apiserver_flowcontrol_dispatch_r", "[ALPHA] R(time of last dispatch)", *_LEVEL)
+LEVEL_LATEST_S = Gauge("apiserver_flowcontrol_latest_s", "[ALPHA] S(most recently dispatched request)", *_LEVEL)
+LEVEL_NEXT_S = Gauge("apiserver_flowcontrol_next_s_bounds",
+    "[ALPHA] min and max, over queues, of S(oldest waiting request in queue)", *_LEVEL, "bound")
+LEVEL_NEXT_DISCOUNTED_S = Gauge("apiserver_flowcontrol_next_discounted_s_bounds",
+    "[ALPHA] min and max, over queues, of S(oldest waiting request in queue) - estimated work in progress", *_LEVEL, "bound")
+LEVEL_NOMINAL_SEATS = Gauge("apiserver_flowcontrol_nominal_limit_seats",
+    "[BETA] Nominal number of execution seats configured for each priority level", *_LEVEL)
+LEVEL_LOWER_SEATS = Gauge("apiserver_flowcontrol_lower_limit_seats",
+    "[ALPHA] Configured lower bound on number of execution seats available to each priority level", *_LEVEL)
+LEVEL_UPPER_SEATS = Gauge("apiserver_flowcontrol_upper_limit_seats",
+    "[ALPHA] Configured upper bound on number of execution seats available to each priority level", *_LEVEL)
+LEVEL_CURRENT_SEATS = Gauge("apiserver_flowcontrol_current_limit_seats",
+    "[ALPHA] current derived number of execution seats available to each priority level", *_LEVEL)
+LEVEL_TARGET_SEATS = Gauge("apiserver_flowcontrol_target_seats", "[ALPHA] Seat allocation targets", *_LEVEL)
+LEVEL_DEMAND = Histogram("apiserver_flowcontrol_demand_seats",
+    "[ALPHA] Observations, at the end of every nanosecond, of (the number of seats each priority level could use) / (nominal number of "
+    "seats for that level)", _DEMANDS, *_LEVEL)
+LEVEL_DEMAND_MOST = Gauge("apiserver_flowcontrol_demand_seats_high_watermark",
+    "[ALPHA] High watermark, over last adjustment period, of demand_seats", *_LEVEL)
+LEVEL_DEMAND_AVERAGE = Gauge("apiserver_flowcontrol_demand_seats_average",
+    "[ALPHA] Time-weighted average, over last adjustment period, of demand_seats", *_LEVEL)
+LEVEL_DEMAND_DEVIATION = Gauge("apiserver_flowcontrol_demand_seats_stdev",
+    "[ALPHA] Time-weighted standard deviation, over last adjustment period, of demand_seats", *_LEVEL)
+LEVEL_DEMAND_SMOOTHED = Gauge("apiserver_flowcontrol_demand_seats_smoothed", "[ALPHA] Smoothed seat demands", *_LEVEL)
+FAIR_SHARE = Gauge("apiserver_flowcontrol_seat_fair_frac",
+    "[ALPHA] Fair fraction of server's concurrency to allocate to each priority level that can use it")
+# fmt: on
+
 # ---------------------------------------------------------------------------------------------------------------- admission
 # kubernetes/apiserver `pkg/admission/metrics/metrics.go`, `pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go`.
 # `type` is admit or validate for steps, controllers and match conditions, admit or validating for webhooks. Codes above 600 count as 600.

@@ -1,4 +1,4 @@
-"""The collections that admission follows beside namespaces, and their plugins. Knows nothing of their contents.
+"""The collections that admission and flow control follow beside namespaces. Knows nothing of their contents.
 
 Upstream: kubernetes/apiserver `pkg/admission/configuration/`, `pkg/admission/plugin/policy/{validating,mutating}/plugin.go`,
 `pkg/admission/plugin/resourcequota/resource_access.go`.
@@ -67,3 +67,14 @@ def reflectors(client: Client, asked: Callable[[str], bool]) -> dict[str, Reflec
 
 def _reflector(client: Client, found: Collection) -> Reflector:
     return Reflector(client, found.path, collection=ByNamespace if found.namespaced else dict)
+
+
+SCHEMAS, LEVELS = "flowschemas", "prioritylevelconfigurations"
+
+
+def of_flow_control(client: Client, name: str, *, on_change: Callable[[], None]) -> Reflector:
+    """Make a reflector of a collection of flow control. The caller runs it."""
+    path = f"/apis/flowcontrol.apiserver.k8s.io/v1/{name}"
+    made = Reflector(client, path, on_change=on_change)
+    metrics.COPY_AGE_SECONDS.labels(path).set_function(lambda: made.age)
+    return made

@@ -61,6 +61,11 @@ MAX_WATCHES = 10_000
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS), (DEV, SERVE)
 DURABILITIES, LOG_FORMATS = ("primary", "replica", "all"), ("text", "json")
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
+FAIRNESS, MOST_READS, MOST_WRITES = (
+    "enable-priority-and-fairness",
+    "max-requests-inflight",
+    "max-mutating-requests-inflight",
+)
 CRDS, BUILTIN, CA_FILE = "crds", "builtin-kinds", "ca-file"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
@@ -495,9 +500,12 @@ class Limits:
         text="longest time for a request other than a watch", value="DURATION")
     watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
         text="shortest life of a watch without timeoutSeconds; the longest is twice that", value="SECONDS", live=True)
-    in_flight: int = flag("max-requests-inflight", SERVERS, _count, "400",
-        text="reading requests served at a time; 0 is no limit", value="N", live=True)
-    mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
+    fair: bool = flag(FAIRNESS, SERVERS, _boolean, "true",
+        text="let requests wait by priority and fairly; off: refuse them above the two limits", switch=True, topic=topics.FEATURES)
+    in_flight: int = flag(MOST_READS, SERVERS, _count, "400",
+        text="reading requests served at a time; 0 is no limit. With priority and fairness, the sum of both limits is divided", value="N",
+        live=True)
+    mutating_in_flight: int = flag(MOST_WRITES, SERVERS, _count, "200",
         text="writing requests served at a time; 0 is no limit", value="N", live=True)
     encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
         text="memory for cached encodings of objects: compressed, as Table rows, protobuf; 0 caches nothing", value="N")
@@ -637,6 +645,7 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     errors = [*configured.errors]
     errors += [command_line.unknown(word, words.command, FLAGS) for word in unknown] + values.errors
     errors += _overlaps(values)
+    errors += _without_seats(values)
     if not values.get(BUILTIN, True) and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
     if words.command == SERVE:
@@ -685,6 +694,15 @@ def _overlaps(v: Mapping[str, Any]) -> Iterator[str]:
     both = sorted({*v.get(ENABLE_PLUGINS, ())} & {*v.get(DISABLE_PLUGINS, ())})
     if both:
         yield f"[{' '.join(both)}] in {ENABLE_PLUGINS} and {DISABLE_PLUGINS} overlapped"
+
+
+def _without_seats(v: Mapping[str, Any]) -> Iterator[str]:
+    """Yield an error for priority and fairness without anything to divide (kubernetes/apiserver `pkg/server/options/feature.go`)."""
+    if v.get(FAIRNESS) and v.get(MOST_READS) == v.get(MOST_WRITES) == 0:
+        yield (
+            "invalid configuration: MaxRequestsInFlight=0 and MaxMutatingRequestsInFlight=0; they must add up to something positive "
+            f"(or give --no-{FAIRNESS})"
+        )
 
 
 _PLACES = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",)}

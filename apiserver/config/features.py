@@ -24,6 +24,8 @@ COMPONENT_STATUSZ = Gate("ComponentStatusz", default=True, stage=Stage.BETA)
 """/statusz: the process, its versions and paths (`serving/debugging/zpages.py`)."""
 COMPONENT_FLAGZ = Gate("ComponentFlagz", default=True, stage=Stage.BETA)
 """/flagz: the flags of the process."""
+SIZE_BASED_LIST_COST_ESTIMATE = Gate("SizeBasedListCostEstimate", default=True, stage=Stage.BETA)
+"""Seats of lists by the bytes of the objects, not by their number (`flowcontrol/estimates.py`)."""
 
 GATES = (
     SHARDED_LIST_AND_WATCH,
@@ -32,4 +34,5 @@ GATES = (
     CONSTRAINED_IMPERSONATION,
     COMPONENT_STATUSZ,
     COMPONENT_FLAGZ,
+    SIZE_BASED_LIST_COST_ESTIMATE,
 )

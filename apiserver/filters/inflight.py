@@ -67,5 +67,5 @@ def inflight(
     return bounding
 
 
-def too_many() -> TextError:
-    return TextError(429, FULL + "\n", headers={"Retry-After": "1"})
+def too_many(retry_after: int = 1) -> TextError:
+    return TextError(429, FULL + "\n", headers={"Retry-After": str(retry_after)})

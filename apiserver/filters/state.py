@@ -10,9 +10,12 @@ from aiohttp import web
 
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.audit.record import Record
+from apiserver.flowcontrol.queueset import Flow
 from apiserver.wire.response import Exchange
 
 CACHE_CONTROL = "no-cache, private"
+LEVEL_UID, SCHEMA_UID = "X-Kubernetes-Pf-Prioritylevel-Uid", "X-Kubernetes-Pf-Flowschema-Uid"
+"""As Go writes these names. Uids and no names: users need not learn how administrators call their requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Request(web.Request):
     * `foreign`: its version is not HTTP/1; the answer is HTTP/1.1.
     * `received`: when it came, in microseconds since the epoch.
     * `record`: its audit record, if it has one.
+    * `flow`: its flow, if requests are queued fairly.
     """
 
     ATTRS = web.Request.ATTRS | {
@@ -64,6 +68,7 @@ class Request(web.Request):
         "foreign",
         "received",
         "record",
+        "flow",
     }
 
     peer: Peer | None = None
@@ -80,6 +85,7 @@ class Request(web.Request):
     foreign: bool = False
     received: int = 0
     record: Record | None = None
+    flow: Flow | None = None
 
     @property
     def known(self) -> bool:
@@ -96,6 +102,10 @@ class Request(web.Request):
             headers["Audit-Id"] = self.audit_id
         if "info" in self.__dict__ and "Cache-Control" not in headers:
             headers["Cache-Control"] = CACHE_CONTROL
+        flow = self.flow
+        if flow is not None:
+            headers[LEVEL_UID] = flow.level.uid
+            headers[SCHEMA_UID] = flow.schema.uid
         if self.last:
             headers["Connection"] = "close"
             response.force_close()

@@ -64,7 +64,7 @@ def pass_on(handler: Handler) -> Handler:
 NAMES = {
     "receive": "audit",
     "impersonate": "impersonation",
-    "prioritize": "priorityandfairness",
+    "priority_and_fairness": "priorityandfairness",
     "authorize": "authorization",
 }
 """The spans of filters inside the request's span, by their functions."""

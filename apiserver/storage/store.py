@@ -155,6 +155,11 @@ class Store:
         """Whether a view may hold unreadable entries."""
         return self._replica.holds_unreadable
 
+    @property
+    def volume(self) -> tuple[int, int]:
+        """The number of objects in memory, and their bytes."""
+        return len(self._replica.index), self._replica.meter.bytes_held
+
     def view(self) -> View:
         """Return the present state of memory as an immutable view. Raises Initializing."""
         self._replica.require()

@@ -173,6 +173,7 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
                 await _send_initial(sink, start.initial, marker=start.marker, converted=start.converted)
             if start.marker:
                 sink.meter.list_seconds(call.info).observe(time() - began)
+        call.exchange.begun()
         await _follow(watcher, sink)
     finally:
         watcher.close()

@@ -44,6 +44,10 @@ BACKLOG = 1 << 20
 SWITCHING_PROTOCOLS = 101
 
 
+def _nothing() -> None:
+    return None
+
+
 class Exchange:
     """The parts of a request that a handler needs, and the ways to answer it.
 
@@ -53,6 +57,7 @@ class Exchange:
     * `relayed`: a proxy passes the answer on to the client.
     * `recording` is what audit records.
     * `upgrades`: the client asks for a WebSocket and offers `subprotocols`.
+    * `begun` is called when the initial events of a watch are sent.
     """
 
     __slots__ = (
@@ -61,6 +66,7 @@ class Exchange:
         "_held",
         "_query",
         "annotations",
+        "begun",
         "heavy",
         "received",
         "recording",
@@ -84,6 +90,7 @@ class Exchange:
         self.heavy = False
         self.relayed = False
         self.upgrades = False
+        self.begun: Callable[[], None] = _nothing
         self.subprotocols: list[str] = []
         self.recording: Recording | None = None
         self._held: list[Any] = []

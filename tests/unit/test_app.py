@@ -323,6 +323,7 @@ STAGES = {
         *("DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus"),
         GRANULAR,
         "NodeDeclaredFeatures",
+        "SizeBasedListCostEstimate",
     },
     "": {"DRAAdminAccess", "DRAPrioritizedList", "DynamicResourceAllocation"},
 }
@@ -451,6 +452,7 @@ async def test_long_selector_of_a_refused_request_is_not_read(
     [
         ("--feature-gates=ComponentStatusz=false", "/statusz"),
         ("--feature-gates=ComponentFlagz=false", "/flagz"),
+        ("--enable-priority-and-fairness=false", "/debug/api_priority_and_fairness/dump_queues"),
         ("--profiling=false", "/debug/flags"),
         ("--profiling=false", "/debug/pprof/"),
     ],

@@ -84,6 +84,14 @@ def test_all_errors_are_reported_at_once() -> None:
     ]
 
 
+def test_priority_and_fairness_needs_seats() -> None:
+    none = ["dev", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0"]
+    with pytest.raises(config.ConfigError, match="they must add up to something positive"):
+        config.parse(none, {})
+    assert not config.parse([*none, "--no-enable-priority-and-fairness"], {}).limits.fair
+    assert config.parse(none[:2], {}).limits.fair
+
+
 def test_durability_of_all_needs_servers_that_know_the_replicas() -> None:
     def told(url: str, durability: str) -> list[str]:
         found = mistakes("serve", "--redis-url", url, "--store-durability", durability, "--standalone")
