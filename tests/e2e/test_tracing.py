@@ -15,7 +15,7 @@ from tests.fixtures.server import DevServer, dev_server
 
 CLASSES = "/apis/resource.sluice.dev/v1/deviceclasses"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-CHAIN = ("constrainedimpersonation", "authorization")
+CHAIN = ("constrainedimpersonation", "priorityandfairness", "authorization")
 WEBHOOKS: dict[str, Any] = {"Call mutating webhook": {"HTTP POST": {}}, "Call validating webhook": {"HTTP POST": {}}}
 
 
