@@ -64,6 +64,15 @@ class Page(NamedTuple):
     items: Sequence[bytes | memoryview]
 
 
+class Probe(NamedTuple):
+    """An answer of any status, for callers that judge the server: `seconds` is the time from the request to the end of the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+
 class Client:
     """Make it with `of_kubeconfig` or `in_cluster`, inside the event loop that uses it, and `close` it."""
 
@@ -203,6 +212,14 @@ class Client:
                 if self.clock() + pause >= until:
                     raise
             await self.sleep(pause)
+
+    async def probe(self, path: str, *, query: Mapping[str, str] | None = None, seconds: float = 10.0) -> Probe:
+        """GET a path once, and return the answer whatever its status. Raises ClusterError without an answer."""
+        target, started = _target(path, query), self.clock()
+        async with self._limit("GET", target, seconds):
+            response = await self._send("GET", target, None)
+            raw = await _body(response, self._what("GET", target))
+        return Probe(response.status, response.headers, raw, self.clock() - started)
 
     @contextlib.asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str], *, seconds: float = 10.0) -> AsyncIterator[Events]:

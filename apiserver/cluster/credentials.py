@@ -16,9 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-import yaml
-
-from apiserver.cluster import proxies
+from apiserver.cluster import kubeconfigs, proxies
 from apiserver.cluster.errors import ClusterError
 from apiserver.config.tls_flags import OPENSSL_CIPHERS
 from apiserver.runtime.workers import LOOKUPS
@@ -44,6 +42,15 @@ class Identity:
     proxy: str
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another server that accepts the identity: its URL, the CAs of its certificate in PEM form, and the name in that certificate."""
+
+    server: str
+    authority: bytes
+    server_name: str
+
+
 class Source(Protocol):
     async def load(self, *, anew: bool) -> Identity:
         """Return what is valid now. With `anew`, drop unexpired credentials that the server has refused. Raises ClusterError."""
@@ -60,9 +67,12 @@ def in_pod(environ: Mapping[str, str]) -> bool:
 class ServiceAccount:
     """The account of this pod. The kubelet renews its token, so the files are read each time."""
 
-    def __init__(self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT, *, elsewhere: Elsewhere | None = None
+    ) -> None:
         self._environ = environ
         self._folder = folder
+        self._elsewhere = elsewhere
         self._tls = _Tls()
 
     async def load(self, *, anew: bool) -> Identity:
@@ -73,21 +83,29 @@ class ServiceAccount:
         token = _header(_read(self._folder / "token").decode("utf-8", "replace"))
         if not token:
             raise ClusterError(f"{self._folder / 'token'} is empty")
+        if (other := self._elsewhere) is not None:
+            tls = self._tls.context(_Material(authority=other.authority))
+            return Identity(other.server, f"Bearer {token}", tls, other.server_name, "")
         authority = _read(self._folder / "ca.crt")
         tls = self._tls.context(_Material(authority=authority))
         return Identity(server, f"Bearer {token}", tls, "", proxies.of(server, self._environ))
 
 
 class Kubeconfig:
-    """The current context of a kubeconfig.
+    """A context of a kubeconfig, without a name the current one. `path` may be a list of files, as in KUBECONFIG: they are merged.
 
     kubernetes_asyncio runs plugins and providers (`exec`, `auth-provider`). It would keep embedded keys as files until the process
     ends, so certificates are removed before it sees the rest.
     """
 
-    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: str, environ: Mapping[str, str], *, context: str = "", elsewhere: Elsewhere | None = None
+    ) -> None:
         self._path = Path(path)
+        self._merged = len(kubeconfigs.files(path)) > 1
         self._environ = environ
+        self._context = context
+        self._elsewhere = elsewhere
         self._tls = _Tls()
         self._entry: _Entry | None = None
         self._loader: Any = None
@@ -99,16 +117,23 @@ class Kubeconfig:
         entry = self._entry
         await self._authenticate(entry)
         found = self._found
-        server = _base(found.host)
+        other = self._elsewhere
+        server = _base(found.host) if other is None else other.server
         tls = None
         if server.startswith("https"):
             certificate, key = entry.certificate.read(), entry.key.read()
             if getattr(found, "cert_file", None):
                 certificate, key = _read(Path(found.cert_file)), _read(Path(found.key_file))
-            material = _Material(entry.authority.read(), certificate, key, verify=getattr(found, "verify_ssl", True))
+            material = (
+                _Material(entry.authority.read(), certificate, key, verify=getattr(found, "verify_ssl", True))
+                if other is None
+                else _Material(other.authority, certificate, key)
+            )
             tls = self._tls.context(material)
-        proxy = getattr(found, "proxy", None) or proxies.of(server, self._environ)
         authorization = _header(found.api_key.get("BearerToken", ""))
+        if other is not None:
+            return Identity(server, authorization, tls, other.server_name, "")
+        proxy = getattr(found, "proxy", None) or proxies.of(server, self._environ)
         return Identity(
             server, authorization, tls, getattr(found, "tls_server_name", None) or "", proxies.spoken(proxy)
         )
@@ -121,9 +146,12 @@ class Kubeconfig:
             _context(_Material(authority, certificate, key, verify=entry.verify))
 
     def _open(self) -> _Entry:
-        text = _read(self._path)
+        text = b"" if self._merged else _read(self._path)
         try:
-            return _entry(_document(text), self._path.resolve().parent)
+            document = kubeconfigs.merged(str(self._path)) if self._merged else kubeconfigs.document(text)
+            if self._context:
+                document = {**document, "current-context": self._context}
+            return _entry(document, self._path.resolve().parent)
         except ClusterError as error:
             raise ClusterError(f"{self._path} cannot be used: {error}") from None
         except ValueError as error:
@@ -206,20 +234,6 @@ def errors(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
             Kubeconfig(path, environ).check()
         except ClusterError as error:
             yield str(error)
-
-
-def _document(text: bytes) -> dict[str, Any]:
-    """Parse a kubeconfig. Raises ValueError."""
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f"line {mark.line + 1}: "
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ValueError(f"it is no YAML: {where}{problem}") from None
-    if not isinstance(document, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 - what is in a file is a value
-    return document
 
 
 def _entry(config: dict[str, Any], folder: Path) -> _Entry:
