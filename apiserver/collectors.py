@@ -80,8 +80,14 @@ class Distribution:
         total, out = 0, []
         for bound, count in zip((*self.bounds, None), self.counts, strict=True):
             total += count
-            out.append(("+Inf" if bound is None else f"{bound:g}", float(total)))
+            out.append(("+Inf" if bound is None else _shown(bound), float(total)))
         return out
+
+
+def _shown(bound: float) -> str:
+    """Return a bound as Go prints it: in the shortest form that gives the same number."""
+    text = f"{bound:g}"
+    return text if float(text) == bound else repr(bound)
 
 
 class Total(Distribution):
@@ -89,12 +95,16 @@ class Total(Distribution):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, parts: Sequence[Distribution]) -> None:
-        super().__init__(parts[0].bounds)
+    def __init__(self, parts: Sequence[Distribution], bounds: tuple[float, ...] | None = None) -> None:
+        """`bounds`: some of those of the parts, by default all."""
+        super().__init__(parts[0].bounds if bounds is None else bounds)
         self._parts = parts
 
     def buckets(self) -> list[tuple[str, float]]:
-        self.counts = [sum(column) for column in zip(*(part.counts for part in self._parts), strict=True)]
+        self.counts = [0] * (len(self.bounds) + 1)
+        for part in self._parts:
+            for bound, count in zip((*part.bounds, math.inf), part.counts, strict=True):
+                self.counts[bisect_left(self.bounds, bound)] += count
         self.sum = sum(part.sum for part in self._parts)
         return super().buckets()
 

@@ -1,6 +1,6 @@
 """Every metric: name, help, labels, buckets. Knows nothing of the code that counts.
 
-Names, labels and buckets of the `apiserver_*` family are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so
+Names, help, labels and buckets of all but `sluice_*` are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so
 existing dashboards and alerts work. Metrics that only this server has are named `sluice_*`.
 
 `labels(...)` costs more than counting: hot paths keep the child that it returns, as `RequestMeter` does.
@@ -26,6 +26,7 @@ _REQUEST = ("verb", "dry_run", "group", "version", "resource", "subresource", "s
 _REQUEST_SECONDS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
 )  # fmt: skip
+_SLI_SECONDS = _REQUEST_SECONDS[2:]
 _RESPONSE_BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 _FILTER_SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 15, 30)
 _WATCH_EVENT_BYTES = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -60,28 +61,49 @@ _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.
 # ---------------------------------------------------------------------------------------------------------------- requests
 
 REQUESTS = Counter(
-    "apiserver_request_total", "Requests by verb, resource, scope and HTTP response code.", *_REQUEST, "code"
+    "apiserver_request_total",
+    "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource,"
+    " scope, component, and HTTP response code.",
+    *_REQUEST,
+    "code",
 )
 REQUEST_SECONDS = Histogram(
     "apiserver_request_duration_seconds",
-    "Response latency; of a watch, how long it was open.",
+    "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource,"
+    " subresource, scope and component.",
     _REQUEST_SECONDS,
     *_REQUEST,
 )
 REQUEST_SLI_SECONDS = Histogram(
     "apiserver_request_sli_duration_seconds",
-    "Response latency without time spent in admission webhooks, dry runs excluded.",
-    _REQUEST_SECONDS,
+    "[ALPHA] Response latency distribution (not counting webhook duration and priority & fairness queue wait "
+    "times) in seconds for each verb, group, version, resource, subresource, scope and component.",
+    _SLI_SECONDS,
     *_RESOURCE_AND_COMPONENT,
 )
 RESPONSE_BYTES = Histogram(
-    "apiserver_response_sizes", "Response body size of GET and LIST.", _RESPONSE_BYTES, *_RESOURCE_AND_COMPONENT
+    "apiserver_response_sizes",
+    "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope "
+    "and component.",
+    _RESPONSE_BYTES,
+    *_RESOURCE_AND_COMPONENT,
 )
-LONG_RUNNING = Gauge("apiserver_longrunning_requests", "Open watches.", *_RESOURCE_AND_COMPONENT)
-IN_FLIGHT = Gauge("apiserver_current_inflight_requests", "Requests being served, without watches.", "request_kind")
+LONG_RUNNING = Gauge(
+    "apiserver_longrunning_requests",
+    "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, "
+    "resource, scope and component. Not all requests are tracked this way.",
+    *_RESOURCE_AND_COMPONENT,
+)
+IN_FLIGHT = Gauge(
+    "apiserver_current_inflight_requests",
+    "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in "
+    "last second.",
+    "request_kind",
+)
 DEPRECATED_APIS = Gauge(
     "apiserver_requested_deprecated_apis",
-    "1 for each deprecated API that was requested, with the release that removes it.",
+    "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, "
+    "subresource, and removed_release.",
     "group",
     "version",
     "resource",
@@ -90,23 +112,31 @@ DEPRECATED_APIS = Gauge(
 )
 TERMINATIONS = Counter(
     "apiserver_request_terminations_total",
-    "Requests that the server ended to protect itself (over capacity, deadline).",
+    "[ALPHA] Number of requests which apiserver terminated in self-defense.",
     "component", "verb", "group", "version", "resource", "subresource", "scope", "code",
 )  # fmt: skip
-ABORTS = Counter("apiserver_request_aborts_total", "Requests aborted after the response had begun.", *_RESOURCE)
+ABORTS = Counter(
+    "apiserver_request_aborts_total",
+    "[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, "
+    "verb, resource, subresource and scope",
+    *_RESOURCE,
+)
 DROPPED = Counter("apiserver_dropped_requests_total", "Requests answered 429 over the in-flight limit.", "request_kind")
 FILTER_SECONDS = Histogram(
-    "apiserver_request_filter_duration_seconds", "Latency of one request filter.", _FILTER_SECONDS, "filter"
+    "apiserver_request_filter_duration_seconds",
+    "[ALPHA] Request filter latency distribution in seconds, for each filter type",
+    _FILTER_SECONDS,
+    "filter",
 )
 FIELD_VALIDATION_SECONDS = Histogram(
     "field_validation_request_duration_seconds",
-    "Response latency of writes by their fieldValidation.",
-    _REQUEST_SECONDS,
+    "[ALPHA] Response latency distribution in seconds for each field validation value",
+    _SLI_SECONDS,
     "field_validation",
 )
 TIMESTAMP_COMPARISON_SECONDS = Histogram(
     "apiserver_request_timestamp_comparison_time",
-    "Time taken for comparison of old vs new objects in UPDATE or PATCH requests",
+    "[ALPHA] Time taken for comparison of old vs new objects in UPDATE or PATCH requests",
     (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5),
     "code_path",
 )
@@ -115,63 +145,101 @@ CERTIFICATE_END = Gauge(
     "Unix time at which a certificate of this server ends (serving, client-ca, front-proxy-ca, store-client).",
     "certificate",
 )
-TLS_HANDSHAKE_ERRORS = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
+TLS_HANDSHAKE_ERRORS = Counter(
+    "apiserver_tls_handshake_errors_total", "[ALPHA] Number of requests dropped with 'TLS handshake error from' error"
+)
 CLIENT_CERTIFICATE_SECONDS = Histogram(
     "apiserver_client_certificate_expiration_seconds",
-    "Remaining life of the client certificate that authenticated a request.",
+    "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
     _CERTIFICATE_SECONDS,
 )
 
 # ---------------------------------------------------------------------------------------------------------------- watches
 
-WATCH_EVENTS = Counter("apiserver_watch_events_total", "Watch events sent.", "group", "version", "resource")
+WATCH_EVENTS = Counter(
+    "apiserver_watch_events_total", "[BETA] Number of events sent in watch clients", "group", "version", "resource"
+)
 WATCH_EVENT_BYTES = Histogram(
-    "apiserver_watch_events_sizes", "Size of watch events sent.", _WATCH_EVENT_BYTES, "group", "version", "resource"
+    "apiserver_watch_events_sizes",
+    "[BETA] Watch event size distribution in bytes",
+    _WATCH_EVENT_BYTES,
+    "group",
+    "version",
+    "resource",
 )
 WATCH_LIST_SECONDS = Histogram(
     "apiserver_watch_list_duration_seconds",
-    "Time from a watch-list's start to the end of its initial events.",
+    "[BETA] Response latency distribution in seconds for watch list requests broken by group, version, "
+"resource and scope.",
     (),  # the release decides: verbs/watch.py
     "group", "version", "resource", "scope",
 )  # fmt: skip
 TERMINATED_WATCHERS = Counter(
-    "apiserver_terminated_watchers_total", "Watchers closed because they did not keep up.", "group", "resource"
+    "apiserver_terminated_watchers_total",
+    "[ALPHA] Counter of watchers closed due to unresponsiveness broken by resource type.",
+    "group",
+    "resource",
 )
-WATCH_SHARDS = Gauge("apiserver_watch_shards_total", "Running watches of a shard.", "group", "resource")
+WATCH_SHARDS = Gauge(
+    "apiserver_watch_shards_total",
+    "[ALPHA] Number of active sharded watch connections broken by resource type.",
+    "group",
+    "resource",
+)
 FILTERED_EVENTS = Counter(
     "apiserver_watch_filtered_events_total",
-    "Objects of events that a watch's shard did not cover.",
+    "[ALPHA] Counter of events filtered out by shard selector during watch dispatch, broken by resource type.",
     "group",
     "resource",
 )
 
 # ---------------------------------------------------------------------------------------------------------------- identity
 
-AUTHENTICATED_REQUESTS = Counter("authenticated_user_requests", "Authenticated requests by kind of user.", "username")
-AUTHENTICATION_ATTEMPTS = Counter("authentication_attempts", "Authentications by result.", "result")
-AUTHENTICATION_SECONDS = Histogram(
-    "authentication_duration_seconds", "Latency of authentication.", _AUTH_SECONDS, "result"
+AUTHENTICATED_REQUESTS = Counter(
+    "authenticated_user_requests", "[ALPHA] Counter of authenticated requests broken out by username.", "username"
 )
-AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations by result.", "result")
+AUTHENTICATION_ATTEMPTS = Counter("authentication_attempts", "[ALPHA] Counter of authenticated attempts.", "result")
+AUTHENTICATION_SECONDS = Histogram(
+    "authentication_duration_seconds",
+    "[ALPHA] Authentication duration in seconds broken out by result.",
+    _AUTH_SECONDS,
+    "result",
+)
+AUTHORIZATION_ATTEMPTS = Counter(
+    "authorization_attempts_total",
+    "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', "
+    "'no-opinion' or 'error'.",
+    "result",
+)
 AUTHORIZATION_SECONDS = Histogram(
-    "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
+    "authorization_duration_seconds",
+    "[ALPHA] Authorization duration in seconds broken out by result.",
+    _AUTH_SECONDS,
+    "result",
 )
 # kubernetes/apiserver `pkg/endpoints/filters/impersonation/metrics/metrics.go`. `mode` is the mode of impersonation.
 IMPERSONATIONS = Counter(
-    "apiserver_impersonation_attempts_total", "Attempts to impersonate another user.", "mode", "decision"
+    "apiserver_impersonation_attempts_total",
+    "[ALPHA] Total number of impersonation attempts split by mode and decision.",
+    "mode",
+    "decision",
 )
 IMPERSONATION_SECONDS = Histogram(
-    "apiserver_impersonation_attempts_duration_seconds", "Latency of impersonation.", _AUTH_SECONDS, "mode", "decision"
+    "apiserver_impersonation_attempts_duration_seconds",
+    "[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.",
+    _AUTH_SECONDS,
+    "mode",
+    "decision",
 )
 IMPERSONATION_QUESTIONS = Counter(
     "apiserver_impersonation_authorization_attempts_total",
-    "Authorization checks for impersonation.",
+    "[ALPHA] Total number of authorization checks made by the impersonation handler split by mode and decision.",
     "mode",
     "decision",
 )
 IMPERSONATION_QUESTION_SECONDS = Histogram(
     "apiserver_impersonation_authorization_attempts_duration_seconds",
-    "Latency of authorization checks for impersonation.",
+    "[ALPHA] Latency of authorization checks made by the impersonation handler in seconds split by mode and decision.",
     _AUTH_SECONDS,
     "mode",
     "decision",
@@ -290,159 +358,199 @@ _CONDITION = ("name", "kind", "type", "operation")
 
 ADMISSION_STEP_SECONDS = Histogram(
     "apiserver_admission_step_admission_duration_seconds",
-    "Latency of all plugins of a step (validate or admit) together.",
+    "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource "
+"and step type (validate or admit).",
     _ADMISSION_SECONDS,
     "type", "operation", "rejected",
 )  # fmt: skip
 ADMISSION_STEP_SUMMARY = Summary(
     "apiserver_admission_step_admission_duration_seconds_summary",
-    "Latency of all plugins of a step (validate or admit) together, of the last five hours.",
+    "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and"
+" step type (validate or admit).",
     5 * 3600,
     "type", "operation", "rejected",
 )  # fmt: skip
 ADMISSION_CONTROLLER_SECONDS = Histogram(
     "apiserver_admission_controller_admission_duration_seconds",
-    "Latency of one admission plugin in a step (validate or admit).",
+    "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each "
+"operation and API resource and type (validate or admit).",
     _ADMISSION_SECONDS,
     "name", "type", "operation", "rejected",
 )  # fmt: skip
 WEBHOOK_SECONDS = Histogram(
     "apiserver_admission_webhook_admission_duration_seconds",
-    "Latency of calls of one admission webhook.",
+    "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each "
+"operation and API resource and type (validate or admit).",
     _WEBHOOK_SECONDS,
     "name", "type", "operation", "rejected",
 )  # fmt: skip
 WEBHOOK_REQUESTS = Counter(
     "apiserver_admission_webhook_request_total",
-    "Calls of one admission webhook by the HTTP status of their outcome.",
+    "[ALPHA] Admission webhook request total, identified by name and broken out for each admission type "
+"(validating or admit) and operation. Additional labels specify whether the request was rejected or not "
+"and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality "
+"bounded.",
     "name", "type", "operation", "code", "rejected",
 )  # fmt: skip
 CRD_CONVERSION_SECONDS = Histogram(
     "apiserver_crd_conversion_webhook_duration_seconds",
-    "Latency of conversions by a webhook.",
+    "[ALPHA] CRD webhook conversion duration in seconds",
     tuple(0.001 * 2**power for power in range(15)),
     "crd_name", "from_version", "to_version", "succeeded",
 )  # fmt: skip
 CONVERSIONS = Counter(
     "apiserver_conversion_webhook_request_total",
-    "Calls of conversion webhooks by their outcome: success or failure, and why they failed.",
+    "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
     "result", "failure_type",
 )  # fmt: skip
 CONVERSION_SECONDS = Histogram(
     "apiserver_conversion_webhook_duration_seconds",
-    "Latency of calls of conversion webhooks.",
+    "[ALPHA] Conversion webhook request latency",
     (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 45, 60),
     "result", "failure_type",
 )  # fmt: skip
 WEBHOOK_REJECTIONS = Counter(
     "apiserver_admission_webhook_rejection_count",
-    "Requests refused on account of a webhook: calling_webhook_error, apiserver_internal_error or no_error, and the status it gave.",
+    "[ALPHA] Admission webhook rejection count, identified by name and broken out for each admission type "
+"(validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or "
+"apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection "
+"code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code "
+"is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality"
+" bounded.",
     "name", "type", "operation", "error_type", "rejection_code",
 )  # fmt: skip
 WEBHOOK_FAIL_OPEN = Counter(
     "apiserver_admission_webhook_fail_open_count",
-    "Failed calls of a webhook that its failurePolicy ignores.",
+    "[ALPHA] Admission webhook fail open count, identified by name and broken out for each admission type "
+    "(validating or admit).",
     "name",
     "type",
 )
 MATCH_CONDITION_ERRORS = Counter(
     "apiserver_admission_match_condition_evaluation_errors_total",
-    "Match conditions of a webhook or policy (kind) that could not be evaluated.",
+    "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the "
+    "match condition and broken out for each kind containing matchConditions (webhook or policy), operation "
+    "and admission type (validate or admit).",
     *_CONDITION,
 )
 MATCH_CONDITION_EXCLUSIONS = Counter(
     "apiserver_admission_match_condition_exclusions_total",
-    "Requests that the match conditions of a webhook or policy (kind) exclude.",
+    "[ALPHA] Admission match condition evaluation exclusions count, identified by name of resource containing "
+    "the match condition and broken out for each kind containing matchConditions (webhook or policy), "
+    "operation and admission type (validate or admit).",
     *_CONDITION,
 )
 MATCH_CONDITION_SECONDS = Histogram(
     "apiserver_admission_match_condition_evaluation_seconds",
-    "Time for all match conditions of a webhook or policy (kind).",
+    "[ALPHA] Admission match condition evaluation time in seconds, identified by name and broken out for each "
+    "kind containing matchConditions (webhook or policy), operation and type (validate or admit).",
     _CONDITION_SECONDS,
     *_CONDITION,
 )
 VALIDATING_POLICY_CHECKS = Counter(
     "apiserver_validating_admission_policy_check_total",
-    "Validations of a policy by error_type (compile_error, invalid_error, out_of_budget, no_error) and action (allow, deny, audit, warn).",
+    "[BETA] Validation admission policy check total, labeled by policy and further identified by binding and "
+"enforcement action taken.",
     "policy", "policy_binding", "error_type", "enforcement_action",
 )  # fmt: skip
 VALIDATING_POLICY_SECONDS = Histogram(
     "apiserver_validating_admission_policy_check_duration_seconds",
-    "Time for one validation of a policy.",
+    "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy "
+"and further including binding and enforcement action taken.",
     _POLICY_SECONDS,
     "policy", "policy_binding", "error_type", "enforcement_action",
 )  # fmt: skip
 MUTATING_POLICY_CHECKS = Counter(
     "apiserver_mutating_admission_policy_check_total",
-    "Mutations of a policy by error_type (compile_error, invalid_error, out_of_budget, no_error).",
+    "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
     "policy", "policy_binding", "error_type",
 )  # fmt: skip
 MUTATING_POLICY_SECONDS = Histogram(
     "apiserver_mutating_admission_policy_check_duration_seconds",
-    "Time for one mutation of a policy.",
+    "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and "
+"binding.",
     _POLICY_SECONDS,
     "policy", "policy_binding", "error_type",
 )  # fmt: skip
 
 # Namespaces whose changes are checked against quotas: kubernetes/component-base `metrics/prometheus/workqueue/metrics.go`.
 _WORKQUEUE_SECONDS = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
-WORKQUEUE_ADDS = Counter("workqueue_adds_total", "Items added to a work queue.", "name")
-WORKQUEUE_DEPTH = Gauge("workqueue_depth", "Items that wait in a work queue.", "name")
+WORKQUEUE_ADDS = Counter("workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", "name")
+WORKQUEUE_DEPTH = Gauge("workqueue_depth", "[BETA] Current depth of workqueue", "name")
 WORKQUEUE_QUEUE_SECONDS = Histogram(
-    "workqueue_queue_duration_seconds", "Time that an item waits in a work queue.", _WORKQUEUE_SECONDS, "name"
+    "workqueue_queue_duration_seconds",
+    "[BETA] How long in seconds an item stays in workqueue before being requested.",
+    _WORKQUEUE_SECONDS,
+    "name",
 )
 WORKQUEUE_WORK_SECONDS = Histogram(
-    "workqueue_work_duration_seconds", "Time for the work on an item of a queue.", _WORKQUEUE_SECONDS, "name"
+    "workqueue_work_duration_seconds",
+    "[BETA] How long in seconds processing an item from workqueue takes.",
+    _WORKQUEUE_SECONDS,
+    "name",
 )
 WORKQUEUE_UNFINISHED = Gauge(
-    "workqueue_unfinished_work_seconds", "Time so far of all unfinished work together.", "name"
+    "workqueue_unfinished_work_seconds",
+    "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. "
+    "Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at "
+    "which this increases.",
+    "name",
 )
 WORKQUEUE_LONGEST = Gauge(
-    "workqueue_longest_running_processor_seconds", "Time so far of the oldest unfinished work.", "name"
+    "workqueue_longest_running_processor_seconds",
+    "[BETA] How many seconds has the longest running processor for workqueue been running.",
+    "name",
 )
 
 # ---------------------------------------------------------------------------------------------------------------- delegation
 # What is asked of kube-apiserver. `code` is an HTTP status, or "<error>" when there was no answer.
 
 DELEGATED_AUTHN_REQUESTS = Counter(
-    "apiserver_delegated_authn_request_total", "TokenReviews sent, retries included, by HTTP response code.", "code"
+    "apiserver_delegated_authn_request_total", "[ALPHA] Number of HTTP requests partitioned by status code.", "code"
 )
 DELEGATED_AUTHN_SECONDS = Histogram(
-    "apiserver_delegated_authn_request_duration_seconds", "Latency of one TokenReview.", _DELEGATED_SECONDS, "code"
+    "apiserver_delegated_authn_request_duration_seconds",
+    "[ALPHA] Request latency in seconds. Broken down by status code.",
+    _DELEGATED_SECONDS,
+    "code",
 )
 DELEGATED_AUTHZ_REQUESTS = Counter(
     "apiserver_delegated_authz_request_total",
-    "SubjectAccessReviews sent, retries included, by HTTP response code.",
+    "[ALPHA] Number of HTTP requests partitioned by status code.",
     "code",
 )
 DELEGATED_AUTHZ_SECONDS = Histogram(
     "apiserver_delegated_authz_request_duration_seconds",
-    "Latency of one SubjectAccessReview.",
+    "[ALPHA] Request latency in seconds. Broken down by status code.",
     _DELEGATED_SECONDS,
     "code",
 )
-TOKEN_CACHE_REQUESTS = Counter(
-    "authentication_token_cache_request_total", "Tokens looked up in the cache by status (hit, miss).", "status"
-)
+TOKEN_CACHE_REQUESTS = Counter("authentication_token_cache_request_total", "[ALPHA] ", "status")
 TOKEN_CACHE_SECONDS = Histogram(
     "authentication_token_cache_request_duration_seconds",
-    "Latency of looking a token up, TokenReviews included.",
+    "[ALPHA] ",
     _DEFAULT_SECONDS,
     "status",
 )
-TOKEN_CACHE_FETCHES = Counter(
-    "authentication_token_cache_fetch_total", "Lookups that the cache could not answer by status (ok, error).", "status"
-)
+TOKEN_CACHE_FETCHES = Counter("authentication_token_cache_fetch_total", "[ALPHA] ", "status")
 TOKEN_CACHE_ACTIVE_FETCHES = Gauge(
     "authentication_token_cache_active_fetch_count",
-    "Lookups under way (in_flight) and requests that wait for one (blocked).",
+    "[ALPHA] ",
     "status",
 )
 CLIENT_REQUESTS = Counter(
-    "rest_client_requests_total", "Requests sent to kube-apiserver, watches included.", "code", "method", "host"
+    "rest_client_requests_total",
+    "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
+    "code",
+    "method",
+    "host",
 )
 CLIENT_SECONDS = Histogram(
-    "rest_client_request_duration_seconds", "Latency of requests to kube-apiserver.", _CLIENT_SECONDS, "verb", "host"
+    "rest_client_request_duration_seconds",
+    "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+    _CLIENT_SECONDS,
+    "verb",
+    "host",
 )
 
 COPY_AGE_SECONDS = Gauge(
@@ -453,8 +561,16 @@ COPY_AGE_SECONDS = Gauge(
 
 # ---------------------------------------------------------------------------------------------------------------- health
 
-HEALTHCHECK = Gauge("kubernetes_healthcheck", "Result of one health check: 1 passes, 0 fails.", "name", "type")
-HEALTHCHECKS = Counter("kubernetes_healthchecks_total", "Health checks made.", "name", "type", "status")
+HEALTHCHECK = Gauge(
+    "kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.", "name", "type"
+)
+HEALTHCHECKS = Counter(
+    "kubernetes_healthchecks_total",
+    "[STABLE] This metric records the results of all healthcheck.",
+    "name",
+    "type",
+    "status",
+)
 FEATURE_ENABLED = Gauge(
     "kubernetes_feature_enabled",
     "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
@@ -468,7 +584,9 @@ CRDS = Gauge(
 )
 BUILD_INFO = Gauge(
     "kubernetes_build_info",
-    "1, labelled with the version, commit and build time.",
+    "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree "
+    "state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is "
+    "running.",
     "git_version",
     "git_commit",
     "build_date",
@@ -508,13 +626,32 @@ def resource_label(resource: str) -> str:
     return f"{plural}.{group}"
 
 
-RESOURCE_OBJECTS = Gauge("apiserver_resource_objects", "Stored objects.", "group", "resource")
+RESOURCE_OBJECTS = Gauge(
+    "apiserver_resource_objects",
+    "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, "
+    "the value will be -1.",
+    "group",
+    "resource",
+)
 STORAGE_OBJECTS = Gauge("apiserver_storage_objects", "Stored objects (name before 1.34).", "resource")
 EVENTS_RECEIVED = Counter(
-    "apiserver_watch_cache_events_received_total", "Log entries applied to memory.", "group", "resource"
+    "apiserver_watch_cache_events_received_total",
+    "[ALPHA] Counter of events received in watch cache broken by resource type.",
+    "group",
+    "resource",
 )
-EVENT_WINDOW = Gauge("apiserver_watch_cache_capacity", "Events kept in memory for watches.", "group", "resource")
-INIT_EVENTS = Counter("apiserver_init_events_total", "Initial events sent to watchers.", "group", "resource")
+EVENT_WINDOW = Gauge(
+    "apiserver_watch_cache_capacity",
+    "[ALPHA] Total capacity of watch cache broken by resource type.",
+    "group",
+    "resource",
+)
+INIT_EVENTS = Counter(
+    "apiserver_init_events_total",
+    "[ALPHA] Counter of init events processed in watch cache broken by resource type.",
+    "group",
+    "resource",
+)
 
 COMMITS = Counter(
     "sluice_commits_total",
@@ -647,7 +784,7 @@ def _durations(full: tuple[str, ...], short: tuple[str, ...]) -> tuple[Distribut
     plain, waiting, own = (Distribution(_REQUEST_SECONDS) for _ in range(3))
     REQUEST_SECONDS.adopt(Total((plain, waiting)), *full)
     if not full[1]:
-        REQUEST_SLI_SECONDS.adopt(Total((plain, own)), *short)
+        REQUEST_SLI_SECONDS.adopt(Total((plain, own), _SLI_SECONDS), *short)
     return plain, waiting, own
 
 

@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import math
+import pathlib
+from typing import Any
 
 import pytest
+import yaml
 
 from apiserver import collectors, metrics
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lines(name: str) -> list[str]:
     return [line for line in collectors.exposition_text().decode().splitlines() if line.startswith(name)]
+
+
+UPSTREAM: dict[str, dict[str, Any]] = {
+    name: family
+    for part in yaml.safe_load((PROJECT / "tests" / "cases" / "metrics-1.37.yaml").read_text()).values()
+    for name, family in part.items()
+}
+"""Help, type, labels and buckets of the shared metrics in kube-apiserver 1.37.2."""
+NOT_IN_1_37 = {"apiserver_dropped_requests_total", "apiserver_storage_objects"}
+"""Names that older releases had."""
+DIFFERENCES = {
+    ("kubernetes_build_info", "labels"): ["git_version"],  # the rest describes a build with Go
+    ("apiserver_watch_list_duration_seconds", "buckets"): ["+Inf"],  # the release that is served sets them
+}
+
+
+def ours() -> dict[str, collectors.Counter | collectors.Gauge | collectors.Histogram | collectors.Summary]:
+    kinds = collectors.Counter | collectors.Gauge | collectors.Histogram | collectors.Summary
+    found = {value.name: value for value in vars(metrics).values() if isinstance(value, kinds)}
+    return {name: family for name, family in found.items() if not name.startswith("sluice_")}
+
+
+def test_every_metric_of_upstream_that_we_share_is_recorded() -> None:
+    assert ours().keys() == UPSTREAM.keys() | NOT_IN_1_37
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_a_shared_metric_has_upstreams_help_type_labels_and_buckets(name: str) -> None:
+    family = ours()[name]
+    found: dict[str, Any] = {
+        "help": family.text,
+        "type": type(family).__name__.lower(),
+        "labels": sorted(family.label_names),
+    }
+    if isinstance(family, collectors.Histogram):
+        found["buckets"] = [bound for bound, _ in family._make().buckets()]
+    expected = UPSTREAM[name] | {what: value for (of, what), value in DIFFERENCES.items() if of == name}
+    assert found == expected
+
+
+def test_service_level_buckets_count_what_finer_ones_hold() -> None:
+    part = collectors.Distribution((1, 2, 4))
+    for amount in (0.5, 1.5, 3, 9):
+        part.observe(amount)
+    assert collectors.Total((part, part), (2, 4)).buckets() == [("2", 4), ("4", 6), ("+Inf", 8)]
 
 
 def test_a_request_is_counted_under_upstreams_labels() -> None:
