@@ -7,12 +7,12 @@ navigation, each link below it an entry. Sphinx warns about a page that no part 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-ROOT = Path(__file__).resolve().parent.parent
+from apiserver import buildinfo
+
 HOME = "docs/index"
 HEADING, LINK = re.compile(r"^## (.+)$", re.MULTILINE), re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)\.md\)")
 PAGES_BELOW = {
@@ -23,7 +23,7 @@ PAGES_BELOW = {
 """Pages that have a navigation of their own: the pages that the pattern names, in the order of their names."""
 
 project = "Sluice"
-version = release = re.findall(r'__version__ = "(.+)"', (ROOT / "apiserver" / "__init__.py").read_text())[0]
+version = release = buildinfo.version()
 html_title = f"Sluice {version}"
 language = "en"
 
