@@ -52,12 +52,13 @@ test-busy: venv ## the tests RUNS times (5), beside two programs that never rest
 test-releases: binaries ## the tests that depend on the Kubernetes release, on each release but the newest (marker `releases`)
 	$(foreach version,$(OLDER),KUBERNETES=$(version) $(BIN)/python -m pytest $(WORKERS) -m releases $(ARGS) &&) true
 
-lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), the list of differences between releases, and what the pages must name
+lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), the pages that are read from declarations, and what the pages must name
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/words.py
 	$(BIN)/python scripts/versions.py --check
+	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python -m pytest -q tests/structure/test_pages.py
 
 fix: venv ## the twin of lint: repair what can be repaired
@@ -71,8 +72,8 @@ rewritten: binaries ## compile the tests of a new clone once, as pytest needs th
 types: venv ## mypy, strict
 	$(BIN)/mypy
 
-cluster: binaries ## a control plane with Sluice behind it, until Ctrl-C; prints its KUBECONFIG
-	$(BIN)/python -m tests.e2e.controlplane
+cluster: binaries ## a control plane with Sluice behind it, until Ctrl-C; prints its KUBECONFIG (ARGS=--take-over: Sluice serves resource.k8s.io, with a scheduler)
+	$(BIN)/python -m tests.e2e.controlplane $(ARGS)
 
 promises: binaries ## every promise of the API, of admission and of custom resources against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver itself
 	$(BIN)/python -m pytest -p tests.promises.oracle tests/promises/api tests/promises/admission tests/promises/custom --target all $(ARGS)

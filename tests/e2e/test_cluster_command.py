@@ -69,6 +69,9 @@ def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
         assert f"kubectl get resourceclaims.{objects.GROUP} asks Sluice" in (folder / "told").read_text()
         url = kubectl.run("get", "resourceclaims", "-v=6", kubeconfig=kubeconfig, home=tmp_path).stderr
         assert "/apis/resource.k8s.io/v1/" in url
+        if end == signal.SIGINT:
+            command.send_signal(signal.SIGUSR1)
+            until(lambda: "another process of Sluice serves" in (folder / "told").read_text(), "Sluice is replaced")
     finally:
         command.send_signal(end)
         code = command.wait(60)

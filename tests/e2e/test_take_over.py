@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from tests.e2e import objects, workloads
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
 from tests.e2e.controlplane.plane import ControlPlane, until
+from tests.fixtures.pages import Reader
 
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
 SLICES = f"/apis/{DRA_GROUP}/v1/resourceslices"
 
 
@@ -295,3 +298,28 @@ def test_kubelet_deletes_the_slices_of_a_missing_driver_and_no_others(taken_over
         assert node.ask("DELETE", selected).status == 200
         assert left() == {"l-a"}
         assert admin.ask("DELETE", f"{SLICES}/l-a").status == 200
+
+
+def test_tutorial_schedules_a_claim_and_restarts_the_server(taken_over: Bed, tmp_path: pathlib.Path) -> None:
+    """docs/tutorial.md, from its cluster on. `test_tutorial_page.py` runs the steps before."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kubectl").symlink_to(binaries.kubectl())
+    (tmp_path / "sluice-tutorial").mkdir()
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environ = {"PATH": path, "HOME": str(tmp_path), "KUBECONFIG": str(taken_over.admin)}
+    reader = Reader("tutorial.md", PROJECT, environ)
+    reader.skip_to("make cluster")
+    taken_over.kubectl("delete", "node", "node-1", "--ignore-not-found")
+    try:
+        assert reader.take("make cluster").make == ["--take-over"]
+        reader.run_to("kubectl wait resourceclaim")
+        waiting = reader.take("> ~/sluice-tutorial/waited &").text.removesuffix("&")
+        with subprocess.Popen(["bash", "-c", waiting], env=environ) as client:
+            taken_over.replicas[0].replace()
+            reader.run_to("wait; cat")
+            assert client.wait(120) == 0
+        reader.run_to("rm -r")
+    finally:
+        taken_over.kubectl("delete", "pod", "training", "--grace-period=0", "--force", "--ignore-not-found")
+        taken_over.kubectl("delete", "-f", str(PROJECT / "examples" / "accelerators.yaml"), "--ignore-not-found")
+        taken_over.kubectl("delete", "node", "node-1", "--ignore-not-found")

@@ -32,6 +32,15 @@ def test_the_ratios_of_the_performance_page_are_the_published_results() -> None:
     assert rows == [(workload, ratio(workload)) for workload, _ in rows]
 
 
+def test_figures_of_the_sizing_page_are_the_published_results() -> None:
+    page = (PROJECT / "docs" / "sizing.md").read_text()
+    rows = re.findall(r"^\| .+ \| `(.+)` \| ([\d.]+) \| (\d+) \|$", page, re.MULTILINE)
+    assert len(rows) == 8
+    for workload, milliseconds, in_a_second in rows:
+        measured = FIGURES[workload]["sluice"]["cpu_ms"]
+        assert (milliseconds, in_a_second) == (f"{measured:.3g}", f"{1000 / measured:.0f}"), workload
+
+
 def test_the_ratios_of_the_readme_are_the_published_results() -> None:
     page = " ".join((PROJECT / "README.md").read_text().split())
     assert f"cost kube-apiserver and etcd {ratio('LIST identity c1')} times the CPU" in page

@@ -18,6 +18,7 @@ from apiserver.filters.drain import Drain
 from apiserver.runtime.spans import Tracer
 from apiserver.runtime.workers import RENDERING
 from apiserver.storage.store import Stores
+from scripts import reference
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -88,6 +89,20 @@ def test_all_metrics_are_declared_in_one_module() -> None:
         if any(declaring.search(line) for line in file.read_text().splitlines() if "apiserver.collectors" in line)
     }
     assert modules == {"apiserver/metrics.py"}
+
+
+def test_texts_of_the_error_page_are_in_the_code() -> None:
+    page = (PROJECT / "docs" / "errors.md").read_text()
+    cells = [cell.strip() for line in page.splitlines() if line.startswith("|") for cell in line.split("|")]
+    texts = [cell.strip("`") for cell in cells if re.fullmatch(r"`[^`]+`", cell)]
+    code = "\n".join(file.read_text() for file in (PROJECT / "apiserver").rglob("*.py"))
+    joined = re.sub(r'"\s*\n\s*f?"', "", code)
+    assert len(texts) >= 15
+    assert [text for text in texts if text not in joined] == []
+
+
+def test_pages_that_are_read_from_declarations_are_up_to_date() -> None:
+    assert [page.name for page, text in reference.pages().items() if page.read_text() != text] == []
 
 
 PAGES = sorted(
