@@ -49,7 +49,7 @@ def webhooks(hook: Hook) -> str:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Receiver, Hook]]:
-    """What a collector and a webhook got of some requests of a server that has stopped. Request N is in trace N."""
+    """Get the traces at a collector and a webhook, after some requests of a server that has stopped. Request N is in trace N."""
     folder = tmp_path_factory.mktemp("traced")
     with Receiver() as receiver, Hook(folder, lambda obj, _: obj) as hook:
         hook.answer = allowed
