@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import importlib.util
 import os
+import shutil
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +26,8 @@ from apiserver.codecs.yaml import as_yaml
 from apiserver.config import config, logs
 from apiserver.config.config import Config, ConfigError
 from apiserver.config.printed import printing
+from apiserver.doctor import examination, report
+from apiserver.doctor import installation as asked_installation
 from apiserver.kinds import roles
 from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
@@ -41,6 +47,7 @@ from apiserver.storage.backup.restoring import Restore
 from apiserver.storage.operations import administration, loading
 from apiserver.storage.operations.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
+from apiserver.top import scraping
 from apiserver.tracing import opening as tracing
 from apiserver.watchcache.errors import StorageError
 
@@ -51,6 +58,15 @@ FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, BadBackup
 def main() -> int:
     """Run the console script."""
     return run(sys.argv[1:], os.environ)
+
+
+def plugin() -> int:
+    """Run the console script `kubectl-sluice`, which kubectl runs as `kubectl sluice`: the commands that ask a cluster."""
+    asked = sys.argv[1:] or ["--help"]
+    if asked[0] not in (config.DOCTOR, config.TOP, "--help", "-h", "--version"):
+        print(f"kubectl sluice: {asked[0]!r} is none of doctor, top; `sluice` has all commands", file=sys.stderr)
+        return 2
+    return run(asked, os.environ)
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -109,6 +125,14 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
             moved = settings.migration
             yield from access.errors(store_options(settings.storage))
             yield from credentials.errors((moved.from_kubeconfig, moved.to_kubeconfig), environ)
+        case config.TOP:
+            yield from asked_installation.errors(_kubeconfig(settings), settings.diagnosis.context, environ)
+            if importlib.util.find_spec("rich") is None:
+                yield "top draws its page with the library rich: pip install 'sluice-apiserver[top]'"
+        case config.DOCTOR:
+            if settings.storage.redis_url:
+                yield from access.errors(store_options(settings.storage))
+            yield from asked_installation.errors(_kubeconfig(settings), settings.diagnosis.context, environ)
 
 
 async def _command(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> int:
@@ -121,6 +145,10 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
             print(_roles(kinds), end="")
         case config.MANIFESTS, _:
             print(await asyncio.to_thread(_manifests, settings, kinds, definitions), end="")
+        case config.TOP, _:
+            await _top(settings, kinds, definitions, environ)
+        case config.DOCTOR, _:
+            return await _doctor(settings, kinds, definitions, environ)
         case config.PACKAGES, _:
             for kind in app.packaged(kinds):
                 print(_described(kind))
@@ -177,6 +205,54 @@ async def _serve(settings: Config, kinds: Kinds, definitions: Definitions, envir
             ready=ready,
             environ=environ,
         )
+
+
+def _installation(
+    settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]
+) -> asked_installation.Installation:
+    """Return the installation that doctor and top ask."""
+    asked, serving = settings.diagnosis, settings.serving
+    return asked_installation.Installation(
+        access=asked_installation.Access.of(_kubeconfig(settings), asked.context, environ),
+        names=asked_installation.Names(namespace=asked.namespace, service=asked.service, account=asked.account),
+        registered=list(manifests.apiservices(kinds, serving)),
+        store=store_options(settings.storage),
+        resources=app.storage_names(serving, custom=definitions.kinds),
+        server=asked.server,
+        emulated=str(serving.emulated or ""),
+    )
+
+
+async def _top(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> None:
+    """Show the page about a server until Ctrl-C."""
+    from apiserver.top import page  # noqa: PLC0415 - it needs rich, which is optional
+
+    asked, stop = settings.diagnosis, asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with _installation(settings, kinds, definitions, environ) as installation:
+        await installation.detect(asked.seconds)
+        client = await installation.itself()
+        read = functools.partial(scraping.scrape, client)
+        await page.followed(read, client.server, interval=asked.interval, once=asked.once, stop=stop)
+
+
+async def _doctor(settings: Config, kinds: Kinds, definitions: Definitions, environ: Mapping[str, str]) -> int:
+    """Examine an installation, and print the findings. Return the exit code."""
+    asked = settings.diagnosis
+    async with _installation(settings, kinds, definitions, environ) as installation:
+        results = await examination.examine(installation, seconds=asked.seconds)
+        about = installation.described()
+    if settings.printed.output == "json":
+        print(report.document(results, about).decode(), end="")
+    else:
+        print(report.page(results, about, shutil.get_terminal_size((120, 40)).columns), end="")
+    return report.exit_code(results)
+
+
+def _kubeconfig(settings: Config) -> str:
+    """Return the kubeconfig that the flag names, empty without one."""
+    return "" if settings.dev.kubeconfig == Path() else str(settings.dev.kubeconfig)
 
 
 def _described(kind: Resource) -> str:

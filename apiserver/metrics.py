@@ -167,6 +167,7 @@ WATCH_EVENT_BYTES = Histogram(
     "version",
     "resource",
 )
+LISTS = Counter("sluice_lists_total", "Lists by the form in which they are written.", "form")
 WATCH_LIST_SECONDS = Histogram(
     "apiserver_watch_list_duration_seconds",
     "[BETA] Response latency distribution in seconds for watch list requests broken by group, version, "

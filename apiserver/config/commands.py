@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS = "dev", "serve", "store", "roles", "kinds", "manifests"
+DOCTOR, TOP = ASKING = ("doctor", "top")
+"""The commands that ask a running installation."""
 COMPLETION, MAN, VERSION = PRINTED = ("completion", "man", "version")
 """The commands that print a text about the program itself."""
 SHELLS = ("bash", "zsh", "fish")
@@ -20,6 +22,8 @@ SUMMARY: dict[str, str] = {
     ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
     MANIFESTS: "print APIServices, ClusterRoles, Deployment and ConfigMaps for the kinds",
     PACKAGES: "print the errors in the kinds of a package or in CustomResourceDefinitions, or what would be served (check)",
+    DOCTOR: "ask an installation everything that can be wrong with it; print each finding with the command that mends it",
+    TOP: "show requests, watches, objects and the store of a running server, and keep the page up to date",
     COMPLETION: "print the completion script of a shell",
     MAN: "print the man page",
     VERSION: "print the version, the commit and the time of the build",
@@ -120,6 +124,14 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     f"{PACKAGES} check": (
         Example("Check CustomResourceDefinitions.", "sluice kinds check crds/lamps.yaml"),
         Example("Check the kinds of a Python package.", "sluice kinds check lamps.kinds"),
+    ),
+    DOCTOR: (
+        Example("Examine the installation in the cluster of kubectl's current context.", "sluice doctor"),
+        Example("Print the commands that mend it, for a program.", "sluice doctor --context production -o json"),
+    ),
+    TOP: (
+        Example("Follow a server until Ctrl-C.", "sluice top"),
+        Example("Print one page about a server on this machine.", "sluice top --once --kubeconfig .sluice/kubeconfig"),
     ),
     f"{COMPLETION} bash": (
         Example("Complete in this shell; in ~/.bashrc, in every one.", "source <(sluice completion bash)"),

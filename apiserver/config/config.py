@@ -21,18 +21,34 @@ from apiserver.apimachinery.releases import Release
 from apiserver.config import auditing, command_line, config_file, flags, release_flags, store_address, tls_flags, topics
 from apiserver.config.auditing import Audit
 from apiserver.config.command_line import help_for
-from apiserver.config.commands import DEV, FILE_ACTIONS, MANIFESTS, PACKAGES, ROLES, SERVE, STORE, VERIFY, VERSION
+from apiserver.config.commands import (
+    ASKING,
+    DEV,
+    DOCTOR,
+    FILE_ACTIONS,
+    MANIFESTS,
+    PACKAGES,
+    ROLES,
+    SERVE,
+    STORE,
+    TOP,
+    VERIFY,
+    VERSION,
+)
+from apiserver.config.diagnosis import Diagnosis
 from apiserver.config.flags import Choice, ConfigError, Partly, flag
 from apiserver.config.tls_flags import NamedPair
 from kubetext import durations
 
 __all__ = [
     "DEV",
+    "DOCTOR",
     "MANIFESTS",
     "PACKAGES",
     "ROLES",
     "SERVE",
     "STORE",
+    "TOP",
     "VERIFY",
     "Audit",
     "Config",
@@ -58,7 +74,9 @@ KEEP_ALIVE_SECONDS = 120.0
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
-EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS), (DEV, SERVE)
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES, MANIFESTS, *ASKING), (DEV, SERVE)
+STORED = (SERVE, STORE, DOCTOR)
+"""The commands that connect to a store which somebody else runs."""
 DURABILITIES, LOG_FORMATS = ("primary", "replica", "all"), ("text", "json")
 GROUP, KINDS, FEATURE_GATES, EMULATED_VERSION = "group", "kinds", "feature-gates", "emulated-version"
 FAIRNESS, MOST_READS, MOST_WRITES = (
@@ -217,7 +235,8 @@ def _plugins(text: str) -> tuple[str, ...]:
 
 
 def _redis_url(text: str) -> str:
-    store_address.parse(text)
+    if text:
+        store_address.parse(text)
     return text
 
 
@@ -238,8 +257,9 @@ class Dev:
 
     data_dir: Path = flag("data-dir", (DEV,), Path, "./.sluice",
         text="where the store, the certificates and the kubeconfig are kept", value="DIR")
-    kubeconfig: Path = flag("kubeconfig", (DEV,), Path, "",
-        text="where to write the kubeconfig (default: kubeconfig in the data directory)", value="FILE")
+    kubeconfig: Path = flag("kubeconfig", (DEV, *ASKING), Path, "",
+        text="where dev writes its kubeconfig (default: kubeconfig in the data directory); doctor and top read it from there (default: "
+        "that of kubectl, in a pod its service account)", value="FILE")
     admission: tuple[Path, ...] = flag("admission", (DEV,), _existing, "",
         text="file or folder of webhook configurations, policies, bindings and their parameters; read again when it changes; may be given "
         "several times", value="FILE|DIR", many=True, topic=topics.ADMISSION)
@@ -271,7 +291,7 @@ class Serving:
     crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, _existing, "",
         text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
         "times", value="FILE|DIR", many=True, topic=topics.API_ENABLEMENT)
-    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS), _boolean, "true",
+    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS, *ASKING), _boolean, "true",
         text="serve the built-in kinds; without them there must be others", switch=True, topic=topics.API_ENABLEMENT)
     emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, release_flags.release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
@@ -401,26 +421,26 @@ class Storage:
 
     TOPIC: ClassVar[str] = topics.STORE
 
-    redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
+    redis_url: str = flag("redis-url", STORED, _redis_url, {DOCTOR: ""},
         text="the store: redis://, rediss:// (TLS) or unix://; or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; or nodes of "
         "its cluster: redis+cluster://HOST:PORT,HOST:PORT; with user and password where needed", value="URL", secret=True)
-    password_file: str = flag("redis-password-file", (SERVE, STORE), _file, "",
+    password_file: str = flag("redis-password-file", STORED, _file, "",
         text="password of the store's user, instead of one in the URL; read again for each connection", value="FILE")
-    sentinel_username: str = flag("redis-sentinel-username", (SERVE, STORE), str, "",
+    sentinel_username: str = flag("redis-sentinel-username", STORED, str, "",
         text="user at the sentinels", value="NAME")
-    sentinel_password_file: str = flag("redis-sentinel-password-file", (SERVE, STORE), _file, "",
+    sentinel_password_file: str = flag("redis-sentinel-password-file", STORED, _file, "",
         text="password of that user; read again for each connection", value="FILE")
-    ca_file: str = flag("redis-ca-file", (SERVE, STORE), _file, "",
+    ca_file: str = flag("redis-ca-file", STORED, _file, "",
         text="authorities of the certificates of the store and its sentinels (default: the system's); read again when it changes",
         value="FILE")
-    cert_file: str = flag("redis-cert-file", (SERVE, STORE), _file, "",
+    cert_file: str = flag("redis-cert-file", STORED, _file, "",
         text="client certificate for the store and its sentinels; read again when it changes", value="FILE")
-    key_file: str = flag("redis-key-file", (SERVE, STORE), _file, "",
+    key_file: str = flag("redis-key-file", STORED, _file, "",
         text="key of that certificate", value="FILE")
-    durability: str = flag("store-durability", (SERVE, STORE), Choice(DURABILITIES, optional=True), "",
+    durability: str = flag("store-durability", STORED, Choice(DURABILITIES, optional=True), "",
         text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
         "the sentinels or the cluster know (default: replica with these, else primary)", value="primary|replica|all")
-    allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
+    allow_volatile: bool = flag("allow-volatile", STORED, _boolean, "false",
         text="accept a store that reports no append-only file: its restart loses everything, unless it is a service that keeps a durable "
         "log of its own (MemoryDB)", switch=True)
     object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), _object_bytes, str(LEAST_OBJECT_BYTES),
@@ -473,9 +493,9 @@ class Manifests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """The form of what `sluice version` prints."""
+    """The form of what `sluice version` and `sluice doctor` print."""
 
-    output: str = flag("output", (VERSION,), Choice(("text", "json")), "text", short="o",
+    output: str = flag("output", (VERSION, DOCTOR), Choice(("text", "json")), "text", short="o",
         text="form of the facts", value="text|json")
 
 
@@ -586,6 +606,7 @@ class Config:
     storage: Storage
     migration: Migration
     manifests: Manifests
+    diagnosis: Diagnosis
     printed: Printed
     source: Source
     limits: Limits
@@ -646,6 +667,8 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     errors += [command_line.unknown(word, words.command, FLAGS) for word in unknown] + values.errors
     errors += _overlaps(values)
     errors += _without_seats(values)
+    if "redis-url" in values.given and not values.get("redis-url", " "):
+        errors.append("--redis-url: the URL is empty")
     if not values.get(BUILTIN, True) and not _given(values, KINDS) and not _given(values, CRDS):
         errors.append(f"--no-{BUILTIN}: --{CRDS} or --{KINDS} is required")
     if words.command == SERVE:
@@ -676,7 +699,7 @@ def _configured(words: argparse.Namespace, environ: Mapping[str, str]) -> config
 def _completed(config: Config) -> Config:
     """Complete values that follow from others."""
     dev, asked = config.dev, config.delegation
-    unnamed = dev.kubeconfig == Path()
+    unnamed = config.command not in ASKING and dev.kubeconfig == Path()
     return replace(
         config,
         dev=replace(dev, kubeconfig=dev.data_dir / "kubeconfig") if unnamed else dev,

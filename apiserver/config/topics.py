@@ -16,6 +16,7 @@ ADMISSION = "Admission"
 AUDITING = "Auditing"
 STORE = "Store"
 MIGRATION = "Migration"
+DIAGNOSIS = "Diagnosis"
 MANIFESTS = "Manifests"
 FEATURES = "Features"
 LOGS = "Logs"
@@ -34,6 +35,7 @@ ORDER = (
     AUDITING,
     STORE,
     MIGRATION,
+    DIAGNOSIS,
     MANIFESTS,
     FEATURES,
     LOGS,

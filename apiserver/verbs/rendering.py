@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
+from apiserver import metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical, conversion
@@ -117,9 +119,18 @@ class Answer(NamedTuple):
         if exchange.recording is not None:
             self._record_list(exchange.recording, entries, meta)
         length, pieces, large = form.listing(entries, meta, range_, compressed=exchange.accepts_gzip)
+        metrics.LISTS.labels(_form(self.representation, compressed=exchange.accepts_gzip)).inc()
         parts = made(pieces, self.services.workers)
         with self._span(form):
             return await exchange.stream(200, form.media, parts, length=length, large=large)
+
+
+@functools.lru_cache(maxsize=64)
+def _form(representation: Representation, *, compressed: bool) -> str:
+    """Return the label of a form: what is written, the media type without `application/`, and whether it may be compressed."""
+    kind = f"{representation.target.kind} " if representation.target is not None else ""
+    written = representation.media.rpartition("/")[2].rpartition(".")[2]
+    return f"{kind}{written}{' gzip' if compressed else ''}"
 
 
 def negotiate(services: Services, call: Call) -> Answer:
