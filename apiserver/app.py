@@ -481,7 +481,7 @@ def build(
         unlisted = zpages.debug_flags(logs.set_verbosity) | profiles.documents(longest=config.limits.request_seconds)
     if delegates.flows is not None:
         unlisted |= flows.documents(delegates.flows, workers=workers)
-    handler = _dispatch(services, documents=documents | unlisted, others=others)
+    handler = _dispatch(services, documents=documents | unlisted, others=others, traced=tracer is not None)
     outermost_first = filters(
         config,
         app,
@@ -699,7 +699,7 @@ def _others(
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 
 
-def _dispatch(services: Services, *, documents: Mapping[str, Document], others: Document) -> Handler:
+def _dispatch(services: Services, *, documents: Mapping[str, Document], others: Document, traced: bool) -> Handler:
     """Route requests. The RequestInfo that authorization judged decides which handler is called."""
     router = request_info.Router(services.kinds, patches=list(services.patch_types))
 
@@ -743,8 +743,11 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
             converter=services.conversions.of(resource),
         )
         shows = endpoint.subresource is not None and endpoint.subresource.shows is not None
+        verb = (SCALE_VERBS if shows else VERBS)[endpoint.action]
+        if not traced:
+            return await verb(services, call)
         with tracing.handling(request, endpoint.action):
-            return await (SCALE_VERBS if shows else VERBS)[endpoint.action](services, call)
+            return await verb(services, call)
 
     return request_info.large_selectors(dispatching, workers=SELECTORS, selects=selects)
 

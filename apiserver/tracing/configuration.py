@@ -40,8 +40,12 @@ _OTHERS = {
     "apiserver.k8s.io/v1alpha1": {"AdmissionConfiguration", "EgressSelectorConfiguration"},
 }
 """Other kinds that upstream's reader knows."""
+_WITH_OPTIONS = frozenset({f"{GROUP}/v1", f"{GROUP}/v1alpha1", "apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1"})
+"""The versions in which it also knows the kinds that each API has."""
+_MISNAMED = ("v1", "EncryptionConfig")
+"""Upstream's documentation once named EncryptionConfiguration so."""
 _SHAPE = Struct(
-    name=KIND,
+    name=f"{KIND}.{KIND}",  # it is embedded in a struct of this name
     fields=(
         Field(name="endpoint", number=1, type=String(), presence=Presence.POINTER),
         Field(name="samplingRatePerMillion", number=2, type=Integer(bits=32), presence=Presence.POINTER),
@@ -102,7 +106,11 @@ def _check_kind(meta: TypeMeta, raw: bytes) -> None:
         raise Unfit(f"Object 'apiVersion' is missing in '{raw.decode('utf-8', 'replace')}'")
     if meta.group == GROUP and meta.kind == KIND and meta.version in (*VERSIONS, _INTERNAL):
         return
-    if meta.kind in _OTHERS.get(meta.api_version, ()):
+    if (meta.api_version, meta.kind) == _MISNAMED:
+        raise type_meta.unconvertible(meta._replace(kind="EncryptionConfiguration"), f"apiserver.{KIND}")
+    in_every_version = meta.api_version in _WITH_OPTIONS and meta.kind in type_meta.IN_EVERY_VERSION
+    others = _OTHERS.get(meta.api_version, ())
+    if in_every_version or meta.kind in others or meta.kind in type_meta.UNVERSIONED:
         raise type_meta.unconvertible(meta, f"apiserver.{KIND}")
     if meta.version == _INTERNAL:
         raise type_meta.not_registered_internally(meta.kind, meta.group, _SCHEME)

@@ -18,6 +18,7 @@ from apiserver.apimachinery.options import UpdateOptions
 from apiserver.codecs.objects import canonical
 from apiserver.runtime import spans
 from apiserver.runtime.offload import READ_STORED, run_sized
+from apiserver.runtime.spans import Span
 from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
@@ -75,8 +76,7 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Change the stored object. Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    with spans.span("GuaranteedUpdate redis", lambda: call.storing(key)):
-        return await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
+    return await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
 
 
 async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:
@@ -112,17 +112,24 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     # A webhook may store the same object in another way.
     comparable = not live.adopted and call.converter is None
     if comparable and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
-        return Outcome((await call.store.confirm(live)).value)
+        with _storing(call, live):
+            return Outcome((await call.store.confirm(live)).value)
     try:
         value = await lifecycle.to_store(call, new, size=stored_size)
         write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-        entry = await attempts.commit(call, write, dry_run=order.options.dry_run)
+        with _storing(call, live):
+            entry = await attempts.commit(call, write, dry_run=order.options.dry_run)
     except TooBig:
         if order.owned or not tracked:
             raise
         return await _round(services, call, order, live, tracked=False)
     entry.judged = order.sub is None and call.converter is None
     return Outcome(entry.value)
+
+
+def _storing(call: Call, live: Entry) -> Span:
+    """Begin the span of a write."""
+    return spans.span("GuaranteedUpdate redis", lambda: call.storing(live.key))
 
 
 async def _create(services: Services, call: Call, order: Order) -> Outcome:

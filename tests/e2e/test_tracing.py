@@ -15,8 +15,9 @@ from tests.fixtures.server import DevServer, dev_server
 
 CLASSES = "/apis/resource.sluice.dev/v1/deviceclasses"
 MERGE = {"Content-Type": "application/merge-patch+json"}
+Tree = dict[str, Any]
 CHAIN = ("constrainedimpersonation", "priorityandfairness", "authorization")
-WEBHOOKS: dict[str, Any] = {"Call mutating webhook": {"HTTP POST": {}}, "Call validating webhook": {"HTTP POST": {}}}
+WEBHOOKS: Tree = {"Call mutating webhook": {"HTTP POST": {}}, "Call validating webhook": {"HTTP POST": {}}}
 
 
 def allowed(review: Object, _: Any) -> Object:
@@ -49,7 +50,7 @@ def webhooks(hook: Hook) -> str:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Receiver, Hook]]:
-    """Get the traces at a collector and a webhook, after some requests of a server that has stopped. Request N is in trace N."""
+    """Ask a server, and stop it. Return its collector and its webhook. Request N is in trace N."""
     folder = tmp_path_factory.mktemp("traced")
     with Receiver() as receiver, Hook(folder, lambda obj, _: obj) as hook:
         hook.answer = allowed
@@ -85,7 +86,7 @@ def of(receiver: Receiver, number: int) -> list[Span]:
     return receiver.of_trace(f"{number:032x}")
 
 
-def inside(spans: list[Span], name: str) -> dict[str, Any]:
+def inside(spans: list[Span], name: str) -> Tree:
     """The spans inside the one of the verb."""
     found = tree(spans)
     for step in (name, *CHAIN):
@@ -97,7 +98,7 @@ def inside(spans: list[Span], name: str) -> dict[str, Any]:
 def test_trace_of_a_write_has_its_webhooks_and_the_store(traced: tuple[Receiver, Hook]) -> None:
     receiver, hook = traced
     spans = of(receiver, 1)
-    stored: dict[str, Any] = {"Create redis": {"FCALL": {}}, "SerializeObject": {}}
+    stored: Tree = {"Create redis": {"FCALL": {}}, "SerializeObject": {}}
     assert inside(spans, f"POST {CLASSES}") == {"Create": {**WEBHOOKS, **stored}}
     outermost = next(span for span in spans if span.name == f"POST {CLASSES}")
     assert outermost.parent_id == "00000000000000aa"
@@ -108,10 +109,10 @@ def test_trace_of_a_write_has_its_webhooks_and_the_store(traced: tuple[Receiver,
 def test_spans_of_verbs_have_upstreams_names(traced: tuple[Receiver, Hook]) -> None:
     receiver, _ = traced
     named = f"{CLASSES}/{{:name}}"
-    answered: dict[str, Any] = {"SerializeObject": {}}
+    answered: Tree = {"SerializeObject": {}}
     assert inside(of(receiver, 2), f"GET {named}") == {"Get": {"cacher.Get": {}, **answered}}
     assert inside(of(receiver, 3), f"GET {CLASSES}") == {"List": {"cacher.GetList": {}, **answered}}
-    changed = {"GuaranteedUpdate redis": {**WEBHOOKS, "FCALL": {}}, **answered}
+    changed = {**WEBHOOKS, "GuaranteedUpdate redis": {"FCALL": {}}, **answered}
     assert inside(of(receiver, 4), f"PATCH {named}") == {"Patch": changed}
     assert inside(of(receiver, 5), f"DELETE {named}") == {"Delete": {**WEBHOOKS, "FCALL": {}, **answered}}
     assert inside(of(receiver, 6), f"GET {named}") == {"Get": {"cacher.Get": {}}}

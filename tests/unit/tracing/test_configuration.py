@@ -5,11 +5,13 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+import yaml
 
 from apiserver.config.config import ConfigError
 from apiserver.tracing import configuration, opening
 from apiserver.tracing.configuration import InvalidConfiguration, TracingConfiguration
 
+RECORDED = yaml.safe_load((pathlib.Path(__file__).parent / "kube_apiserver_configurations.yaml").read_text())
 V1 = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 READ = "failed to read tracing config: unable to decode tracing configuration data: "
 WRONG = "failed to validate tracing configuration: "
@@ -56,6 +58,16 @@ def test_endpoint_may_have_grpcs_schemes(endpoint: str) -> None:
             V1 + "endpoint: x:port\n",
             WRONG + 'endpoint: Invalid value: "dns://x:port": parse "dns://x:port": invalid port ":port" after host',
         ),
+        (
+            V1 + "endpoint: 5\n",
+            READ
+            + "json: cannot unmarshal number into Go struct field TracingConfiguration.TracingConfiguration.endpoint "
+            "of type string",
+        ),
+        (
+            V1.replace("TracingConfiguration", "WatchEvent"),
+            READ + "converting (v1.WatchEvent) to (apiserver.TracingConfiguration): unknown conversion",
+        ),
         (V1 + "rate: 1\n", READ + 'strict decoding error: unknown field "rate"'),
         (
             '{"kind":"TracingConfiguration","apiVersion":"apiserver.config.k8s.io/v1","endpoint":"a","endpoint":"b"}',
@@ -77,6 +89,16 @@ def test_wrong_file_is_refused_in_upstreams_words(text: str, why: str) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
         configuration.read(text.encode())
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded["file"])
+def test_file_is_judged_as_a_kube_apiserver_judged_it(recorded: dict[str, str]) -> None:
+    said = None
+    try:
+        configuration.read(recorded["file"].encode())
+    except InvalidConfiguration as error:
+        said = str(error)
+    assert said == recorded.get("refusal")
 
 
 def test_missing_file_is_named(tmp_path: pathlib.Path) -> None:
