@@ -82,4 +82,7 @@ def walks(tree: ast.AST) -> Iterator[int]:
 def test_no_other_package_iterates_over_a_requests_headers(file: pathlib.Path) -> None:
     text = file.read_text()
     lines = list(walks(ast.parse(text))) if "headers" in text else []
-    assert not lines or room(file) in {"filters/authenticate.py", "filters/impersonate.py"}, lines
+    # `fairness` adds up their lengths.
+    assert not lines or room(file) in {"filters/authenticate.py", "filters/impersonate.py", "filters/fairness.py"}, (
+        lines
+    )

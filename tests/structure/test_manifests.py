@@ -692,6 +692,9 @@ async def _silence() -> AsyncIterator[Any]:
     yield
 
 
+FLOW_CONTROL = (configurations.SCHEMAS, configurations.LEVELS)
+
+
 async def _everything_that_is_asked(group: str) -> set[Right]:
     recorder = Recorder()
     asking = cast("client.Client", recorder)
@@ -711,7 +714,8 @@ async def _everything_that_is_asked(group: str) -> set[Right]:
         await limits.pod("any", "any")
     await resolution.service(asking, "any", "any")
     await resolution.slices(asking, "any", "any")
-    for following in (trust.run(), known.run(), *(copy.run() for copy in followed.values())):
+    flows = [configurations.of_flow_control(asking, name, on_change=lambda: None) for name in FLOW_CONTROL]
+    for following in (trust.run(), known.run(), *(copy.run() for copy in (*followed.values(), *flows))):
         recorder.watched.clear()
         task = asyncio.create_task(following)
         await recorder.watched.wait()
