@@ -98,6 +98,11 @@ GRANTED: Sequence[Rule] = (
         file=_READER, line=55, binding=_READER_BINDING, group="discovery.k8s.io", resources=("endpointslices",), verbs=("list",),
         needs="webhooks that are Services, where DNS does not know them",
     ),
+    Rule(
+        file=_READER, line=63, binding=_READER_BINDING, group="flowcontrol.apiserver.k8s.io",
+        resources=("flowschemas", "prioritylevelconfigurations"), verbs=("list", "watch"),
+        needs="priority and fairness: the defaults of Kubernetes stay in force",
+    ),
 )  # fmt: skip
 
 
