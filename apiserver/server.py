@@ -48,7 +48,7 @@ from apiserver.serving.steps import METER
 from apiserver.serving.x509 import chains
 from apiserver.serving.x509.chains import BadCertificates
 from apiserver.storage.store import StoreOptions, Stores
-from apiserver.tracing.opening import open_tracer
+from apiserver.tracing.opening import close_tracer, open_tracer
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ async def serve(
         if auditor is not None:
             await stop.patiently(auditor.stop(), seconds=AUDIT_SECONDS)
         if tracer is not None:
-            await stop.patiently(asyncio.to_thread(tracer.close), seconds=TRACES_SECONDS)
+            await stop.patiently(close_tracer(tracer), seconds=TRACES_SECONDS)
 
 
 class Start:

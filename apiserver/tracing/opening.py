@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import importlib
 import importlib.util
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 from apiserver.config.config import ConfigError
@@ -31,6 +34,19 @@ def open_tracer(path: str) -> Tracer | None:
     provider = importlib.import_module("apiserver.tracing.provider")
     made: Tracer = provider.Provider(endpoint=found.endpoint, per_million=found.per_million, instance=instance())
     return made
+
+
+async def close_tracer(tracer: Tracer) -> None:
+    """Export what is left. The caller limits the time: the end of the process does not wait for a collector that does not answer."""
+    loop, closed = asyncio.get_running_loop(), asyncio.Event()
+
+    def close() -> None:
+        tracer.close()
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(closed.set)
+
+    threading.Thread(target=close, name="tracing", daemon=True).start()
+    await closed.wait()
 
 
 def errors(path: str) -> Iterator[str]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
+import threading
+from typing import cast
 
 import pytest
 import yaml
 
 from apiserver.config.config import ConfigError
+from apiserver.runtime.spans import Tracer
 from apiserver.tracing import configuration, opening
 from apiserver.tracing.configuration import InvalidConfiguration, TracingConfiguration
+from tests.fixtures.valkey import eventually
 
 RECORDED = yaml.safe_load((pathlib.Path(__file__).parent / "kube_apiserver_configurations.yaml").read_text())
 V1 = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
@@ -119,6 +124,30 @@ def test_missing_library_is_named_with_its_remedy(tmp_path: pathlib.Path, monkey
     assert caught.value.errors == [
         "--tracing-config-file: tracing needs the OpenTelemetry SDK: pip install 'sluice-apiserver[tracing]'"
     ]
+
+
+class Waiting:
+    """A tracer whose collector does not answer."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def close(self) -> None:
+        self.threads.append(threading.current_thread())
+        self.answers.wait()
+
+
+async def test_end_of_the_process_does_not_wait_for_the_collector() -> None:
+    tracer = Waiting()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await opening.close_tracer(cast(Tracer, tracer))
+    await eventually(lambda: bool(tracer.threads))
+    assert [thread.daemon for thread in tracer.threads] == [True]
+    tracer.answers.set()
+    await asyncio.to_thread(tracer.threads[0].join)
+    await opening.close_tracer(cast(Tracer, tracer))
 
 
 def test_without_a_file_nothing_is_traced() -> None:
