@@ -15,7 +15,7 @@ OLDER := $(patsubst tests/e2e/controlplane/go-%.mod,%,$(wildcard tests/e2e/contr
 # Each of these checks uses one core, so two run at a time.
 CHECKS = $(MAKE) --no-print-directory --jobs 2 types lint rewritten
 # Files of tests/structure that run programs which `make binaries` builds (tests/structure/test_environment.py looks for others).
-RUN_BINARIES := test_chart test_kind test_manifests
+RUN_BINARIES := test_chart test_kind test_manifests test_monitoring
 # Whatever the surroundings say: tests start Python a hundred times, and would compile the same modules each time.
 export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
@@ -129,7 +129,8 @@ wheels: venv ## check that every locked library has a wheel on amd64 and arm64: 
 	  done; \
 	done
 
-chart: binaries ## write charts/sluice anew from manifests/
+chart: binaries ## write charts/sluice anew from manifests/ and monitoring/, and the dashboards
+	$(BIN)/python -m monitoring.dashboards
 	$(BIN)/python -m charts.generate
 
 release: lint ## the files of a release in dist/VERSION, the same bytes each time (VERSION=0.2.0; docs/releasing.md)

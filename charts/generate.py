@@ -23,10 +23,12 @@ import yaml
 
 from apiserver import buildinfo
 from charts import schema, texts
+from monitoring import dashboards
 from tests.e2e.controlplane import binaries
 
 PROJECT = pathlib.Path(__file__).resolve().parents[1]
 CHART = PROJECT / "charts" / "sluice"
+MONITORING = PROJECT / "monitoring"
 NAMESPACE = "sluice-system"
 SERVER = "sluice"
 STORE = "sluice-valkey"
@@ -108,7 +110,11 @@ def files() -> dict[str, str]:
         "templates/clusterrole-crds.yaml": texts.CRDS_ROLES,
         "templates/metrics-reader.yaml": texts.METRICS_READER,
         "templates/servicemonitor-sluice.yaml": texts.SERVICE_MONITOR,
+        "templates/prometheusrule-sluice.yaml": texts.PROMETHEUS_RULE,
+        "templates/configmap-sluice-dashboards.yaml": texts.DASHBOARDS,
+        "files/rules.yaml": (MONITORING / "rules.yaml").read_text(),
     }
+    written |= {f"files/dashboards/{name}": text for name, text in dashboards.files().items()}
     one, three = ({_file(item): item for item in found} for found in (objects, rendered("store-nodes")))
     assert len(one) == len(objects)
     for name in {**one, **three}:
@@ -127,6 +133,21 @@ def files() -> dict[str, str]:
             body = body.replace(f".{NAMESPACE}", ".{{ .Release.Namespace }}")
         written[f"templates/{file.name}"] = _only_if(".Values.certificates.certManager", body)
     return written
+
+
+def prometheus_rule() -> str:
+    """The text of monitoring/prometheusrule.yaml: the rules as an object for Prometheus' operator."""
+    head = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "labels": {"app.kubernetes.io/name": "sluice", "app.kubernetes.io/part-of": "sluice"},
+            "name": "sluice",
+            "namespace": NAMESPACE,
+        },
+    }
+    rules = textwrap.indent((MONITORING / "rules.yaml").read_text(), "  ")
+    return f"# Written by `make chart`, from rules.yaml.\n{_dumped(head)}spec:\n{rules}"
 
 
 def _file(item: Object) -> str:
@@ -366,6 +387,7 @@ def main() -> int:
         file = CHART / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    (MONITORING / "prometheusrule.yaml").write_text(prometheus_rule())
     return 0
 
 

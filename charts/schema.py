@@ -71,6 +71,8 @@ SHAPES: dict[str, Schema] = {
     "backup.storageClassName": _CLASS,
     "backup.resources": _RESOURCES,
     "serviceMonitor.labels": _BY_NAME,
+    "prometheusRule.labels": _BY_NAME,
+    "dashboards.labels": _BY_NAME,
 }
 """Schemas of values by their paths."""
 

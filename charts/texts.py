@@ -83,6 +83,18 @@ serviceMonitor:
   labels: {{}}
   # Time between scrapes, as in 30s. "" is the default of Prometheus.
   interval: ""
+# A PrometheusRule with the alerts of docs/monitoring.md. It needs the operator's CustomResourceDefinitions.
+prometheusRule:
+  enabled: false
+  # Labels by which a Prometheus selects its rules: {{release: prometheus}}.
+  labels: {{}}
+  # The address of docs/monitoring.md, for the links of alerts.
+  page: docs/monitoring.md
+# A ConfigMap with the dashboards, which the sidecar of Grafana's chart loads by its label.
+dashboards:
+  enabled: false
+  labels:
+    grafana_dashboard: "1"
 certificates:
   # cert-manager with its CA injector writes the Secret `sluice-serving` and the APIService's caBundle. Otherwise the Secret is yours
   # (tls.crt, tls.key; certs/README.md).
@@ -122,7 +134,7 @@ Sluice {{ .Chart.AppVersion }} in the namespace {{ $namespace }}. Next:
 {{- end }}
 {{- if not .Values.serviceMonitor.enabled }}
 
-* Alert on sluice_store_writable == 0. With the operator of Prometheus: --set serviceMonitor.enabled=true (docs/metrics.md).
+* Let Prometheus' operator scrape and alert: --set serviceMonitor.enabled=true,prometheusRule.enabled=true (docs/monitoring.md).
 {{- end }}
 
 Read docs/operations.md for flags, health and upgrades, and manifests/README.md for outages, memory, rights and network.
@@ -205,6 +217,41 @@ metadata:
 {{- end }}
 """
 """Prometheus checks Sluice's certificate, and identifies itself by a token of its own instead of that of its pod."""
+
+PROMETHEUS_RULE = """{{- if .Values.prometheusRule.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+{{- with .Values.prometheusRule.labels }}
+{{- toYaml . | nindent 4 }}
+{{- end }}
+  name: sluice
+  namespace: {{ .Release.Namespace }}
+spec:
+{{ .Files.Get "files/rules.yaml" | replace "docs/monitoring.md#" (printf "%s#" .Values.prometheusRule.page) | indent 2 }}
+{{- end }}
+"""
+"""The rules have templates of their own, so Helm reads them from a file and does not render them."""
+
+DASHBOARDS = """{{- if .Values.dashboards.enabled }}
+apiVersion: v1
+data:
+{{ (.Files.Glob "files/dashboards/*.json").AsConfig | indent 2 }}
+kind: ConfigMap
+metadata:
+  labels:
+    app.kubernetes.io/name: sluice
+    app.kubernetes.io/part-of: sluice
+{{- with .Values.dashboards.labels }}
+{{- toYaml . | nindent 4 }}
+{{- end }}
+  name: sluice-dashboards
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+"""
 
 METRICS_READER = """{{- if .Values.serviceMonitor.enabled }}
 apiVersion: v1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from charts import generate
+from monitoring import dashboards
+from tests.e2e.controlplane import binaries
 from tests.fixtures import debian
 from tests.structure.test_pages import anchors
 
@@ -100,3 +104,35 @@ def test_rules_read_metrics_that_the_server_has() -> None:
             if re.sub(r"_(bucket|count|sum)$", "", name) not in page
         }
         assert unknown == set(), rule
+
+
+def test_dashboards_are_what_their_declaration_makes() -> None:
+    found = {file.name: file.read_text() for file in dashboards.FOLDER.glob("*.json")}
+    assert found == dashboards.files(), "python -m monitoring.dashboards"
+
+
+def test_dashboards_read_metrics_that_the_server_has() -> None:
+    page = known_names((PROJECT / "docs" / "metrics.md").read_text()) | {rule.get("record") for rule in RULES}
+    panels = [panel for _, board in dashboards.BOARDS.values() for panel in board]
+    for panel in panels:
+        for query, _ in panel.queries:
+            names = names_in(re.sub(r'"[^"]*"', "", query))
+            assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in names} <= page, panel
+
+
+def test_the_component_is_what_kustomize_accepts_and_holds_the_rules_and_dashboards(tmp_path: pathlib.Path) -> None:
+    assert (MONITORING / "prometheusrule.yaml").read_text() == generate.prometheus_rule(), "make chart"
+    at = os.path.relpath(MONITORING, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"components": [at]}))
+    done = subprocess.run([binaries.kubectl(), "kustomize", tmp_path], capture_output=True, text=True, check=True)
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout)}
+    rules = yaml.safe_load((MONITORING / "rules.yaml").read_text())
+    assert objects["PrometheusRule", "sluice"]["spec"] == rules
+    assert objects["ConfigMap", "sluice-dashboards"]["data"] == dashboards.files()
+    role = objects["ClusterRole", "sluice-metrics"]
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    monitor = objects["ServiceMonitor", "sluice"]["spec"]
+    assert (
+        monitor["endpoints"][0]["authorization"]["credentials"]["name"]
+        == objects["Secret", "sluice-metrics"]["metadata"]["name"]
+    )

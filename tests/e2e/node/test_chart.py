@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from charts import generate
+from monitoring import dashboards
 from tests.e2e.controlplane.bed import PROJECT
 from tests.e2e.node import programs
 from tests.e2e.node.cluster import Node
@@ -190,6 +191,17 @@ def test_service_monitor_comes_with_a_token_that_reads_metrics_only(helm: pathli
         and absent["key"] not in item["metadata"]["labels"]
     }
     assert (absent["operator"], selected) == ("DoesNotExist", {"sluice"})
+
+
+def test_rules_and_dashboards_are_those_of_the_project(helm: pathlib.Path) -> None:
+    words = ["prometheusRule.enabled=true,prometheusRule.labels.release=p,prometheusRule.page=https://docs.example/m"]
+    objects = rendered(helm, *(f"--set={word}" for word in [*words, "dashboards.enabled=true"]))
+    rule, shown = objects["PrometheusRule", "sluice"], objects["ConfigMap", "sluice-dashboards"]
+    text = (PROJECT / "monitoring" / "rules.yaml").read_text().replace("docs/monitoring.md#", "https://docs.example/m#")
+    assert rule["spec"] == yaml.safe_load(text)
+    assert rule["metadata"]["labels"]["release"] == "p"
+    assert shown["data"] == dashboards.files()
+    assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 @pytest.fixture(scope="module")
