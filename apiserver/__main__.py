@@ -25,7 +25,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.codecs.yaml import as_yaml
 from apiserver.config import config, logs
 from apiserver.config.config import Config, ConfigError
-from apiserver.config.printed import printing
+from apiserver.config.printed import printing, remedies
 from apiserver.doctor import examination, report
 from apiserver.doctor import installation as asked_installation
 from apiserver.kinds import roles
@@ -87,7 +87,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except ConfigError as e:
         return printing.misconfigured(e, argv)
     except FAILURES as e:
-        print(f"sluice: {e}", file=sys.stderr)
+        print(f"sluice: {remedies.of_failure(e)}", file=sys.stderr)
         return 1
 
 

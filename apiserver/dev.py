@@ -173,7 +173,7 @@ def errors(config: Config) -> Iterator[str]:
     elif why := _why_not_written(folder):
         yield f"--data-dir: {folder} cannot be used: {why}"
     if kubeconfig.is_dir():
-        yield f"--kubeconfig: {kubeconfig} is a folder"
+        yield f"--kubeconfig: {kubeconfig} is a folder: name a file"
     elif kubeconfig.parent != folder and (why := _why_not_written(kubeconfig.parent)):
         yield f"--kubeconfig: {kubeconfig} cannot be written: {why}"
 
@@ -185,8 +185,10 @@ def _why_not_written(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
             return folders.why_full(folder)
+    except FileExistsError:
+        return "it is a file: name a folder"
     except OSError as error:
-        return error.strerror or str(error)
+        return f"{error.strerror or error}: name another folder, or let this user write there"
     finally:
         with contextlib.suppress(OSError):
             for made in missing:

@@ -309,5 +309,6 @@ def test_kinds_check_says_what_would_be_served_or_all_that_is_wrong(site: pathli
         "sluice: --kinds: dock: Ship: short_names: 'qq' is not a tuple of str",
         "sluice: --kinds: dock: Ship: member spec.crew: Integer: bits: 16 is not 32 or 64",
         "sluice: --kinds: dock: Ship: validate: it is called with (context, new, old), and takes (obj)",
+        "sluice: use --kinds PACKAGE: installed Python package whose RESOURCES are served too",
         "sluice: see `sluice kinds --help`",
     ]

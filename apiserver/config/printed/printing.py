@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from apiserver.config import commands, config
 from apiserver.config.command_line import HELP, VERSION
 from apiserver.config.config import Config, ConfigError
-from apiserver.config.printed import completion, manual, versions
+from apiserver.config.printed import completion, manual, remedies, versions
 
 
 def answers(argv: Sequence[str]) -> bool:
@@ -30,8 +30,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def misconfigured(error: ConfigError, argv: Sequence[str]) -> int:
-    """Print every error, and the command that helps. Return the exit code."""
-    lines = [*error.errors, f"see `{config.help_for(argv)}`"]
+    """Print every error, the remedies, and the command that helps. Return the exit code."""
+    lines = [*error.errors, *remedies.of_errors(error.errors), f"see `{config.help_for(argv)}`"]
     sys.stderr.write("".join(f"sluice: {line}\n" for line in lines))
     return 2
 
