@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import http.client
 import json
@@ -334,6 +335,47 @@ def test_a_listening_socket_is_taken_over(authorities: Authorities, store: str) 
     with socket.create_server(("127.0.0.1", 0)) as sock, Serve(authorities, store, sock=sock) as server:
         server.ready()
         assert server.port == sock.getsockname()[1]
+
+
+def test_service_of_the_systemd_example_restarts_without_a_refused_client(
+    authorities: Authorities, store: str, tmp_path: pathlib.Path
+) -> None:
+    """The test keeps the socket as systemd does. A client that connects between two processes gets its answer from the second one."""
+    assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(pathlib.Path(__file__).resolve().parents[2] / "examples" / "systemd" / "sluice.service")
+    program, *words = unit["Service"]["ExecStart"].split()
+    assert program == "/opt/sluice/bin/sluice"
+    for name, file in (("tls.crt", "serving.crt"), ("tls.key", "serving.key"), ("clients.crt", "users.crt")):
+        (tmp_path / name).write_bytes((authorities.folder / file).read_bytes())
+    command = [sys.executable, "-m", "apiserver", *(word.replace("%d", str(tmp_path)) for word in words)]
+
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as sock:
+        port = sock.getsockname()[1]
+        started = [sys.executable, "-c", HAND_OVER, str(sock.fileno()), *command]
+
+        def start() -> subprocess.Popen[bytes]:
+            environ = {**os.environ, "SLUICE_REDIS_URL": store}
+            return subprocess.Popen(started, env=environ, pass_fds=[sock.fileno()], stderr=subprocess.DEVNULL)
+
+        def answer(connection: socket.socket) -> bytes:
+            with authorities.context(None).wrap_socket(connection) as secure:
+                secure.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                return secure.recv(15)
+
+        first = start()
+        try:
+            assert answer(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)) == b"HTTP/1.1 200 OK"
+        finally:
+            first.terminate()
+            assert first.wait(SECONDS) == 0
+        between = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        second = start()
+        try:
+            assert answer(between) == b"HTTP/1.1 200 OK"
+        finally:
+            second.terminate()
+            assert second.wait(SECONDS) == 0
 
 
 class Client:
