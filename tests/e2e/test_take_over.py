@@ -14,6 +14,7 @@ import pytest
 from tests.e2e import objects, workloads
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
+from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import ControlPlane, until
 from tests.fixtures.pages import Reader
 
@@ -125,6 +126,42 @@ def test_pod_gets_claim_devices_and_node_from_unmodified_control_plane(taken_ove
 
         assert admin.ask("DELETE", f"{core}/pods/p?gracePeriodSeconds=0").status == 200
         until(lambda: not claims(), "the claim is gone with its pod")
+
+
+@pytest.mark.skipif(binaries.minor() < "1.37", reason="DeviceTaintRules are in v1 since 1.37")
+def test_device_taint_rule_of_sluice_evicts_a_pod(taken_over: Bed) -> None:
+    with taken_over.connect() as admin:
+        evicted_by_a_rule(admin)
+
+
+def evicted_by_a_rule(admin: Connection) -> None:
+    """Let kube-controller-manager evict a pod. Texts are those that it writes with kube-apiserver's own group. No kubelet ends the pod."""
+    rule, tainted = f"{workloads.V1}/devicetaintrules/sick", "/api/v1/namespaces/default/pods/tainted"
+    workloads.node(admin, "sick")
+    workloads.devices(admin, "sick", count=1)
+    workloads.template(admin, "sick")
+    workloads.pod(admin, "tainted", template="sick")
+    until(lambda: workloads.is_bound(admin, "tainted"), "the pod is bound")
+    [claim] = workloads.claims_of(admin, "tainted")
+    [result] = claim["status"]["allocation"]["devices"]["results"]
+    selector = {name: result[name] for name in ("driver", "pool", "device")}
+    taint = {"key": "example.com/sick", "effect": "NoExecute"}
+    spec = {"deviceSelector": selector, "taint": taint}
+    workloads.made(admin, rule.rpartition("/")[0], {"metadata": {"name": "sick"}, "spec": spec})
+
+    def conditions(path: str) -> dict[str, tuple[str, str, str]]:
+        found = admin.ask("GET", path).json.get("status", {}).get("conditions", ())
+        return {item["type"]: (item["status"], item.get("reason", ""), item.get("message", "")) for item in found}
+
+    until(lambda: "deletionTimestamp" in admin.ask("GET", tainted).json["metadata"], "the pod is evicted")
+    evicted = ("True", "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint")
+    assert conditions(tainted)["DisruptionTarget"] == evicted
+    done = {"EvictionInProgress": ("False", "Completed", "1 pod evicted since starting the controller.")}
+    until(lambda: conditions(rule) == done, "the status of the rule says so")
+    assert admin.ask("DELETE", f"{tainted}?gracePeriodSeconds=0").status == 200
+    until(lambda: not workloads.claims_of(admin, "tainted"), "the claim is deleted with its pod")
+    for path in (rule, f"{SLICES}/sick-gpus", "/api/v1/nodes/sick"):
+        assert admin.ask("DELETE", path).status == 200
 
 
 def told(program: str, kubeconfig: pathlib.Path, *flags: str) -> list[dict[str, Any]]:
