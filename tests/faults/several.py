@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from apiserver.watchcache.errors import StorageError
 from tests.faults import campaign, topologies
 from tests.faults.campaign import Load, Report
 from tests.fixtures.processes import Died
@@ -40,7 +41,7 @@ def _one(chosen: argparse.Namespace, topology: str, seed: int) -> Report:
     """Run a campaign in this process, with the failure of its store or servers as a finding."""
     try:
         return asyncio.run(_play(chosen, topology, seed))
-    except (AssertionError, Died, OSError) as error:
+    except (AssertionError, Died, OSError, StorageError) as error:
         say(f"{topology}, seed {seed}: {error!r}")
         return Report(findings=[f"{topology}, seed {seed}: {error!r}"[:2000]])
 
