@@ -29,7 +29,8 @@ WAIT = "SLUICE_NODE_WAIT"
 """How many seconds to wait for another node's end, where there is one."""
 RUNS = "SLUICE_E2E_NODE"
 """Says that tests which need a node are wanted; without it nobody collects them."""
-VOLUMES = 3
+VOLUMES = 6
+"""One for the chart's store, one for that of the overlay `dev`, three for a store on three nodes. Nothing empties them for another."""
 
 
 class Node:

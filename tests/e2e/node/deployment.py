@@ -21,6 +21,9 @@ STORE = "sluice-valkey"
 JOB = "sluice-store-init"
 TAKEN_OVER = f"v1.{DRA_GROUP}"
 PATIENCE = "--timeout=110s"
+ONE_NODE = "one-node"
+"""The overlay `ha-store` as a cluster of one node without cert-manager can have it."""
+SMALL = {"cpu": "10m", "memory": "64Mi"}
 
 
 class Deployment:
@@ -72,9 +75,32 @@ class Deployment:
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
         return folder
 
-    def make_certs(self) -> None:
+    def write_one_node(self) -> None:
+        """Write the overlay `ONE_NODE`. Pods may share the node and ask for less of it, and the Secrets are those of certs/make.sh."""
+        overlays = self.folder / "manifests" / "overlays"
+        folder = overlays / ONE_NODE
+        folder.mkdir()
+        shutil.copy(overlays / "dev" / "cabundle.yaml", folder)
+        requests = {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests", "value": SMALL}
+        together = {"op": "remove", "path": "/spec/template/spec/affinity"}
+        left_out = {"$patch": "delete", "apiVersion": "cert-manager.io/v1", "metadata": {"name": "any"}}
+        patches = [
+            *((kind, {**left_out, "kind": kind}) for kind in ("Certificate", "Issuer")),
+            ("Deployment", [requests]),
+            ("StatefulSet", [requests, together]),
+        ]
+        document = {
+            "resources": ["../ha-store", "../../../certs"],
+            "patches": [{"target": {"kind": kind}, "patch": yaml.safe_dump(patch)} for kind, patch in patches],
+            "replacements": [{"path": "cabundle.yaml"}],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+
+    def make_certs(self, *, store_nodes: int = 1) -> None:
         """A second time it renews the serving pair."""
-        subprocess.run([self.folder / "certs" / "make.sh"], check=True, capture_output=True)
+        make = self.folder / "certs" / "make.sh"
+        out = make.parent / "out"
+        subprocess.run([make, out, SERVICE, NAMESPACE, str(store_nodes)], check=True, capture_output=True)
 
     def apply(self, part: str) -> str:
         """kubectl's line for each object."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import workloads
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import until
@@ -20,20 +21,36 @@ from tests.e2e.node.containerd import CDI
 from tests.e2e.node.deployment import PATIENCE, Deployment
 from tests.e2e.node.driver import CONTAINER, DAEMON, DEVICES, NAME, NAMESPACE, Driver
 
-RULES = "--feature-gates=DRADeviceTaintRules=true"
-# DeviceTaintRules are v1beta2 and off by default; with them, the rest of v1beta2 is kube-apiserver's own, and nobody asks for it.
-FLAGS = (f"--runtime-config={DRA_GROUP}/v1=false,{DRA_GROUP}/v1beta2=true", RULES)
+# DeviceTaintRules are in v1 since 1.37. In 1.36 they are in v1beta2, which is kube-apiserver's own here, and off by default.
+RULES_VERSION = "v1" if binaries.minor() >= "1.37" else "v1beta2"
+RULES = () if RULES_VERSION == "v1" else ("--feature-gates=DRADeviceTaintRules=true",)
+OF_RULES = "" if RULES_VERSION == "v1" else f",{DRA_GROUP}/{RULES_VERSION}=true"
 SLICES, CLAIMS = f"{workloads.V1}/resourceslices", f"{workloads.V1}/namespaces/default/resourceclaims"
-TAINTS = f"/apis/{DRA_GROUP}/v1beta2/devicetaintrules"
+TAINTS = f"/apis/{DRA_GROUP}/{RULES_VERSION}/devicetaintrules"
 PODS = "/api/v1/namespaces/default/pods"
+TEMPLATES = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
 TEMPLATE = "one-gpu"
+KEPT = "example.com/kept"
 
 Object = dict[str, Any]
 
 
+@pytest.fixture
+def built_in(sluice: Deployment) -> Iterator[Driver]:
+    """Install the driver with the group of kube-apiserver, as a control. Remove it before Sluice takes the group over."""
+    sluice.node.plane.restart(f"--runtime-config={DRA_GROUP}/v1=true{OF_RULES}", *RULES, client_flags=RULES)
+    driver = _installed(sluice)
+    yield driver
+    driver.uninstall()
+
+
 @pytest.fixture(scope="module")
 def driver(sluice: Deployment) -> Driver:
-    sluice.take_over("test", *FLAGS, client_flags=[RULES])
+    sluice.take_over("test", f"--runtime-config={DRA_GROUP}/v1=false{OF_RULES}", *RULES, client_flags=RULES)
+    return _installed(sluice)
+
+
+def _installed(sluice: Deployment) -> Driver:
     driver = Driver(sluice.node)
     driver.install()
     until(driver.slices, "it has published its devices")
@@ -43,9 +60,12 @@ def driver(sluice: Deployment) -> Driver:
 @pytest.fixture(scope="module")
 def admin(driver: Driver) -> Iterator[Connection]:
     with driver.node.connect() as admin:
-        template = {"metadata": {"name": TEMPLATE}, "spec": {"spec": gpus(1)}}
-        workloads.made(admin, CLAIMS.replace("resourceclaims", "resourceclaimtemplates"), template)
+        make_template(admin)
         yield admin
+
+
+def make_template(admin: Connection) -> None:
+    workloads.made(admin, TEMPLATES, {"metadata": {"name": TEMPLATE}, "spec": {"spec": gpus(1)}})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +87,7 @@ def gpus(count: int, expression: str = "") -> Object:
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
-def start(admin: Connection, name: str, claims: Mapping[str, Object]) -> None:
+def start(admin: Connection, name: str, claims: Mapping[str, Object], **metadata: Any) -> None:
     """A pod with these claims, all for its only container."""
     container = {
         "name": "c",
@@ -80,7 +100,7 @@ def start(admin: Connection, name: str, claims: Mapping[str, Object]) -> None:
         "resourceClaims": [{"name": claim, **source} for claim, source in claims.items()],
         "terminationGracePeriodSeconds": 1,
     }
-    workloads.made(admin, PODS, {"metadata": {"name": name}, "spec": spec})
+    workloads.made(admin, PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
 
 
 def until_ready(driver: Driver, pod: str) -> None:
@@ -127,6 +147,51 @@ def wanted(claims: list[Object]) -> dict[str, str]:
 def prepared(driver: Driver) -> str:
     """The names of the files in which the driver has written down devices for the container runtime."""
     return driver.node.enter("ls", CDI).stdout
+
+
+def taint(admin: Connection, driver: Driver, device: str) -> None:
+    """Create a rule that evicts the pods of a device. The driver reports no taints of its own."""
+    rule = {
+        "deviceSelector": {"driver": NAME, "pool": driver.node.name, "device": device},
+        "taint": {"key": "example.com/unhealthy", "effect": "NoExecute"},
+    }
+    workloads.made(admin, TAINTS, {"metadata": {"name": "unhealthy"}, "spec": rule})
+
+
+def conditions(admin: Connection, path: str) -> dict[str, tuple[str, str, str]]:
+    """Status, reason and message of each condition of an object, by type."""
+    found = admin.ask("GET", path).json.get("status", {}).get("conditions", ())
+    return {item["type"]: (item["status"], item.get("reason", ""), item.get("message", "")) for item in found}
+
+
+def loses_its_pod_to_a_rule(driver: Driver, admin: Connection) -> None:
+    """Check what upstream's spec "DeviceTaintRule evicts pod" checks, and the status that the controller gives the rule."""
+    start(admin, "kept", {"gpu": {"resourceClaimTemplateName": TEMPLATE}}, finalizers=[KEPT])
+    until_ready(driver, "kept")
+    [claim] = claims_of(admin, "kept")
+    taint(admin, driver, *allocated(claim))
+    until(lambda: "deletionTimestamp" in admin.ask("GET", f"{PODS}/kept").json["metadata"], "its pod is evicted")
+    told = ("True", "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint")
+    assert conditions(admin, f"{PODS}/kept")["DisruptionTarget"] == told
+    done = {"EvictionInProgress": ("False", "Completed", "1 pod evicted since starting the controller.")}
+    until(lambda: conditions(admin, f"{TAINTS}/unhealthy") == done, "the rule says that the eviction is completed")
+    released = {"metadata": {"finalizers": None}}
+    assert admin.ask("PATCH", f"{PODS}/kept", released, headers=workloads.MERGE).status == 200
+    until(lambda: admin.ask("GET", f"{PODS}/kept").status == 404, "the pod is deleted")
+    until(lambda: admin.ask("GET", f"{CLAIMS}/{claim['metadata']['name']}").status == 404, "its claim is deleted")
+    assert admin.ask("DELETE", f"{TAINTS}/unhealthy").status == 200
+
+
+def test_device_taint_rule_evicts_a_pod_with_the_built_in_group(built_in: Driver) -> None:
+    """The control of the next test. It comes first: afterwards the group stays taken over."""
+    with built_in.node.connect() as admin:
+        make_template(admin)
+        loses_its_pod_to_a_rule(built_in, admin)
+        assert admin.ask("DELETE", f"{TEMPLATES}/{TEMPLATE}").status == 200
+
+
+def test_device_taint_rule_evicts_a_pod_with_the_group_taken_over(driver: Driver, admin: Connection) -> None:
+    loses_its_pod_to_a_rule(driver, admin)
 
 
 def test_the_driver_publishes_the_devices_of_its_node_into_sluice(driver: Driver) -> None:
@@ -226,16 +291,12 @@ def test_restarted_driver_keeps_slices_and_pods_and_serves_new_ones(
 def test_tainted_device_loses_its_pod_and_gets_another_after_the_taint(
     driver: Driver, admin: Connection, pair: list[Object]
 ) -> None:
-    """By a DeviceTaintRule, which kube-apiserver keeps, about what Sluice keeps. The driver reports no taints of its own."""
+    """By a DeviceTaintRule. In 1.36 kube-apiserver keeps it, since 1.37 Sluice."""
     start(admin, "sick", {"gpu": {"resourceClaimTemplateName": TEMPLATE}})
     until_ready(driver, "sick")
     [claim] = claims_of(admin, "sick")
     [device] = allocated(claim)
-    rule = {
-        "deviceSelector": {"driver": NAME, "pool": driver.node.name, "device": device},
-        "taint": {"key": "example.com/unhealthy", "effect": "NoExecute"},
-    }
-    workloads.made(admin, TAINTS, {"metadata": {"name": "unhealthy"}, "spec": rule})
+    taint(admin, driver, device)
     until(lambda: admin.ask("GET", f"{PODS}/sick").status == 404, "its pod is evicted")
     until(lambda: admin.ask("GET", f"{CLAIMS}/{claim['metadata']['name']}").status == 404, "its claim is gone")
 
