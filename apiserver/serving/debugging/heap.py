@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 while the allocations are read, 15 ms for so many, and no request may wait longer."""
 POLL_SECONDS = 0.01
 MEASURES = [("inuse_objects", "count"), ("inuse_space", "bytes")]
-_BLOCK = re.compile(r"( *)(?:async def|def|class) (\w+)")
+_BLOCK = re.compile(r"[ ]*(?:async[ ]def|def|class)[ ](\w+)")
 
 
 def heap_profile(seconds: float, stop: threading.Event) -> bytes:
@@ -70,7 +70,7 @@ def _function(file: str, line: int) -> tuple[str, int]:
         if block is not None:
             if not names:
                 first = number
-            names.insert(0, block[2])
+            names.insert(0, block[1])
         depth = indent
         if not depth:
             break
