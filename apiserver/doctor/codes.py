@@ -86,6 +86,7 @@ CODES: Mapping[str, Code] = {
     "front-proxy-any-client": Code(WARN, "Every client certificate of the cluster may pose as the front proxy."),
     # RBAC
     "rbac-missing": Code(FAIL, "Sluice's service account lacks a right that the manifests grant."),
+    "rbac-optional": Code(WARN, "It lacks a right without which Sluice serves, but otherwise than the cluster asks."),
     "service-account-missing": Code(FAIL, "Sluice's service account does not exist."),
     # Server
     "server-not-ready": Code(FAIL, "`/readyz` of Sluice fails; the text names the checks."),

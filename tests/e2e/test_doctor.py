@@ -150,7 +150,8 @@ def test_doctor_names_the_manifest_line_of_a_right_that_is_missing(clinic: Clini
         rules = admin.ask("GET", path).json["rules"]
     rule = READER[place]
     with clinic.changed(path, {"rules": [each for number, each in enumerate(rules) if number != place]}):
-        [finding] = clinic.until({"rbac-missing"}, set(), f"manifests/base/{rule.file} line {rule.line} ")
+        code = "rbac-optional" if rule.optional else "rbac-missing"
+        [finding] = clinic.until({code}, set(), f"manifests/base/{rule.file} line {rule.line} ")
     assert rule.resources[0] in finding.text
     assert f"-f manifests/base/{rule.file}" in finding.do
 
@@ -169,21 +170,22 @@ def test_doctor_names_the_manifest_line_of_a_right_that_is_missing(clinic: Clini
 def test_doctor_names_the_binding_that_is_missing(clinic: Clinic, path: str, file: str) -> None:
     with clinic.deleted(path):
         count = sum(rule.binding == file for rule in GRANTED)
-        findings = clinic.until({"rbac-missing"}, set())
+        findings = clinic.until({"rbac-missing"}, {"rbac-optional"})
         while len(findings) != count:
-            findings = clinic.until({"rbac-missing"}, set())
+            findings = clinic.until({"rbac-missing"}, {"rbac-optional"})
     assert all(file in finding.do for finding in findings)
 
 
 def test_doctor_names_a_service_account_that_is_missing(clinic: Clinic) -> None:
     names = Names(namespace=PLACE, account="nobody")
-    clinic.until({"service-account-missing", "rbac-missing"}, set(), "clinic/nobody", names=names)
+    clinic.until({"service-account-missing", "rbac-missing", "rbac-optional"}, set(), "clinic/nobody", names=names)
 
 
 def test_doctor_names_a_namespace_that_is_missing(clinic: Clinic) -> None:
     also = {
         "service-account-missing",
         "rbac-missing",
+        "rbac-optional",
         "deployment-missing",
         "apiservice-wrong-service",
         "certificate-name",

@@ -23,7 +23,8 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class Rule:
     """A rule that the manifests grant: the file and the line where it begins, and `needs`: who fails without it.
 
-    `binding` is the file of the object that gives the rule to the service account. Both files lie in `manifests/base`.
+    `binding` is the file of the object that gives the rule to the service account. Both files lie in `manifests/base`. Without an
+    `optional` rule Sluice serves all the same.
     """
 
     file: str
@@ -35,6 +36,7 @@ class Rule:
     needs: str
     namespace: str = ""
     name: str = ""
+    optional: bool = False
 
     def asked(self) -> Iterator[Mapping[str, str]]:
         """Yield the resourceAttributes of each right of the rule."""
@@ -101,7 +103,7 @@ GRANTED: Sequence[Rule] = (
     Rule(
         file=_READER, line=63, binding=_READER_BINDING, group="flowcontrol.apiserver.k8s.io",
         resources=("flowschemas", "prioritylevelconfigurations"), verbs=("list", "watch"),
-        needs="priority and fairness: the defaults of Kubernetes stay in force",
+        needs="priority and fairness then has Kubernetes' defaults", optional=True,
     ),
 )  # fmt: skip
 
@@ -131,7 +133,8 @@ async def rights(installation: Installation) -> Answers:
         text = (
             f"{names.account} may not {_described(missing)}: manifests/base/{rule.file} line {rule.line} ({rule.needs})"
         )
-        yield found("rbac-missing", text, "kubectl apply " + " ".join(f"-f manifests/base/{file}" for file in files))
+        code = "rbac-optional" if rule.optional else "rbac-missing"
+        yield found(code, text, "kubectl apply " + " ".join(f"-f manifests/base/{file}" for file in files))
     if not lacking:
         yield good(f"the service account has all {len(asked)} rights of the manifests")
 

@@ -45,7 +45,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (["dev", "--zzz"], "unknown argument --zzz"),
         (
             ["dev", "--allow-volatile"],
-            "unknown argument --allow-volatile: it is a flag of `sluice serve` and `sluice store`",
+            "unknown argument --allow-volatile: it is a flag of `sluice serve` and `sluice store` and `sluice doctor`",
         ),
     ],
 )

@@ -323,7 +323,7 @@ def test_the_uid_header_is_the_standard_one_or_none(tmp_path: Path) -> None:
 
 def test_flags_of_another_command_are_unknown() -> None:
     assert mistakes("dev", "--redis-url", "redis://h") == [
-        "unknown argument --redis-url: it is a flag of `sluice serve` and `sluice store`",
+        "unknown argument --redis-url: it is a flag of `sluice serve` and `sluice store` and `sluice doctor`",
         "unknown argument redis://h",
     ]
 

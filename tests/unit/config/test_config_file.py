@@ -92,7 +92,10 @@ def test_serve_takes_required_flags_from_the_file(tmp_path: Path) -> None:
         ("--secure-port: 1", "unknown flag --secure-port: did you mean secure-port?"),
         ("SLUICE_SECURE_PORT: 1", "unknown flag SLUICE_SECURE_PORT: did you mean secure-port?"),
         ("zzzzzz: 1", "unknown flag zzzzzz"),
-        ("redis-url: redis://h", "redis-url: is a flag of `sluice serve` and `sluice store`, not of `sluice dev`"),
+        (
+            "redis-url: redis://h",
+            "redis-url: is a flag of `sluice serve` and `sluice store` and `sluice doctor`, not of `sluice dev`",
+        ),
         ("config: x", "config: a configuration file names no other: move the flags of both into one file"),
         ('secure-port: "1"', "secure-port: must be a number, and is a text: take the quotes away"),
         ("secure-port: [1]", "secure-port: must be a number, and is a list"),
