@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pathlib
 import re
 import threading
@@ -12,11 +13,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
 
-from monitoring import dashboards
+from monitoring import dashboards, pictures
 from tests.fixtures import debian
 from tests.fixtures.processes import free_port, start
 from tests.fixtures.server import DevServer, dev_server
@@ -166,3 +168,42 @@ def test_every_metric_of_the_rules_exists_and_each_rule_can_be_evaluated(prometh
         alert["labels"]["alertname"] for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"
     }
     assert firing & {"SluiceDown", "SluiceStoreUnreachable", "SluiceStoreNotFit", "SluiceCertificateExpires"} == set()
+
+
+DRAWN = {
+    "requests": ("overview", "Requests by code"),
+    "latency": ("overview", "Latency, 99 of 100"),
+    "events": ("watches", "Events sent"),
+    "commits": ("store", "Writes, 99 of 100"),
+}
+"""The panels that docs/monitoring.md shows, by the names of their pictures."""
+
+
+def drawn(prometheus: Prometheus, panel: dashboards.Panel) -> str:
+    """Draw the last minute of a panel, with rates over 15 s."""
+    now, series = time.time(), dict[str, list[tuple[float, float]]]()
+    for query, legend in panel.queries:
+        found = prometheus.ask(
+            "query_range", query=shown(query).replace("[1m]", "[15s]"), start=f"{now - 60}", end=f"{now}", step="1"
+        )
+        for each in found["result"]:
+            name = legend
+            for label, value in each["metric"].items():
+                name = name.replace("{{" + label + "}}", value)
+            series[name] = [(at, float(value)) for at, value in each["values"] if value != "NaN"]
+    return pictures.svg(panel.title, panel.unit, {name: line for name, line in series.items() if line})
+
+
+def test_panels_can_be_drawn_for_the_docs(prometheus: Prometheus, tmp_path: pathlib.Path) -> None:
+    """With SLUICE_PICTURES=docs/pictures it writes the pictures of docs/monitoring.md."""
+    folder = tmp_path
+    if chosen := os.environ.get("SLUICE_PICTURES"):
+        folder = pathlib.Path(chosen)
+        prometheus.until("count_over_time(up[1m]) > 55")
+    folder.mkdir(exist_ok=True)
+    for name, (board, title) in DRAWN.items():
+        [panel] = [panel for panel in dashboards.BOARDS[board][1] if panel.title == title]
+        prometheus.until(*(shown(query) for query, _ in panel.queries))
+        (folder / f"monitoring-{name}.svg").write_text(drawn(prometheus, panel))
+        lines = ET.parse(folder / f"monitoring-{name}.svg").findall("{http://www.w3.org/2000/svg}polyline")
+        assert lines, title
