@@ -252,7 +252,7 @@ async def _doctor(settings: Config, kinds: Kinds, definitions: Definitions, envi
 
 def _kubeconfig(settings: Config) -> str:
     """Return the kubeconfig that the flag names, empty without one."""
-    return "" if settings.dev.kubeconfig == Path() else str(settings.dev.kubeconfig)
+    return settings.live.exact["kubeconfig"]
 
 
 def _described(kind: Resource) -> str:

@@ -699,7 +699,8 @@ def _configured(words: argparse.Namespace, environ: Mapping[str, str]) -> config
 def _completed(config: Config) -> Config:
     """Complete values that follow from others."""
     dev, asked = config.dev, config.delegation
-    unnamed = config.command not in ASKING and dev.kubeconfig == Path()
+    # The text decides: the path "." is the same as that of an empty text.
+    unnamed = config.command not in ASKING and not config.live.exact.get("kubeconfig")
     return replace(
         config,
         dev=replace(dev, kubeconfig=dev.data_dir / "kubeconfig") if unnamed else dev,

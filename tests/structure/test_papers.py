@@ -72,6 +72,13 @@ def test_issue_form_has_what_github_requires(file: pathlib.Path) -> None:
                 pytest.fail(f"{other} is no type of an element")
 
 
+def test_page_names_each_flag_that_changes_without_a_restart() -> None:
+    page = (PROJECT / "docs" / "operations.md").read_text()
+    listed = page.partition("These flags apply at once:")[2].partition(".")[0]
+    live = {flag.name for flag in flags.declared(config.Config) if flag.live}
+    assert set(re.findall(r"`([\w-]+)`", listed)) == live
+
+
 def test_issues_cannot_be_opened_without_a_form() -> None:
     assert FORMS
     assert yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "config.yml").read_text())["blank_issues_enabled"] is False

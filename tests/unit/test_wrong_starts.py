@@ -61,6 +61,7 @@ STARTS = [
     (f"{DEV} --config=broken.yaml", 2, "broken.yaml: yaml: line ", "see `sluice dev --help`"),
     ("dev --data-dir=junk", 2, "junk cannot be used: it is a file", "name a folder"),
     (f"{DEV} --kubeconfig=folder", 2, "--kubeconfig: folder is a folder", "name a file"),
+    (f"{DEV} --kubeconfig=.", 2, "--kubeconfig: . is a folder", "name a file"),
     (f"{DEV} --crds=gone", 2, "there is no file or folder gone", "use --crds FILE|DIR"),
     (f"{DEV} --audit-policy-file=gone --audit-log-path=-", 2, "no such file", "use --audit-policy-file FILE"),
     (f"{DEV} --audit-policy-file=no-rules --audit-log-path=-", 2, "policy with 0 rules", "use --audit-policy-file"),
