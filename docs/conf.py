@@ -29,9 +29,9 @@ language = "en"
 
 extensions = ["myst_parser"]
 root_doc = HOME
-include_patterns = ["*.md", "docs/**", "bench/**", "certs/*", "kube*/*", "manifests/*", "structuredmerge/*", "tests/**"]
+include_patterns = ["**/*.md", "*.md"]
 # A folder that is named here is not searched either.
-exclude_patterns = [".*", "README.md", "dist", "tests/cases", "**/node_modules"]
+exclude_patterns = [".*", "README.md", "dist"]
 
 # Anchors of headings as in the views of repositories. A link to a missing one is a warning.
 myst_heading_anchors = 6

@@ -81,6 +81,15 @@ def test_metrics_page_gives_meaning_and_action_for_each_metric() -> None:
     assert [cells[0] for cells in rows("metrics.md") if len(cells) != 5 or not all((cells[3], cells[4]))] == []
 
 
+def test_pages_name_no_metric_that_is_missing() -> None:
+    series = re.compile(r"`(sluice_[a-z_]*[a-z])(?:\{[^`]*\})?`")
+    found = {name for page in PAGES for name in series.findall(page.read_text())}
+    missing = {
+        name for name in found if re.sub("_(bucket|sum|count)$", "", name) not in declared() and name not in declared()
+    }
+    assert missing == set()
+
+
 def test_all_metrics_are_declared_in_one_module() -> None:
     declaring = re.compile(r"import .*\b(Counter|Gauge|Histogram|Summary)\b")
     modules = {
