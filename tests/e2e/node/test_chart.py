@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
+from apiserver import buildinfo
 from charts import generate
 from monitoring import dashboards
+from release import archives, checkout
 from tests.e2e.controlplane.bed import PROJECT
 from tests.e2e.node import programs
 from tests.e2e.node.cluster import Node
@@ -58,6 +60,20 @@ def kustomized(*components: str) -> dict[tuple[str, str], Any]:
 def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
     done = subprocess.run([helm, "lint", "--strict", generate.CHART], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_packed_chart_of_a_release_passes_and_renders_the_same_objects(
+    helm: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    release = checkout.described(PROJECT, buildinfo.DEVELOPMENT.removesuffix(".dev0"))
+    checkout.stage(PROJECT, release, tmp_path / "tree")
+    package = tmp_path / f"sluice-{release.version}.tgz"
+    archives.pack(tmp_path / "tree" / "charts" / "sluice", package, root="sluice", time=release.built)
+    done = subprocess.run([helm, "lint", "--strict", package], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    shown = subprocess.run([helm, "show", "chart", package], capture_output=True, text=True, check=True).stdout
+    assert yaml.safe_load(shown)["appVersion"] == release.version
+    assert rendered(helm, chart=package) == rendered(helm)
 
 
 def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pathlib.Path) -> None:
