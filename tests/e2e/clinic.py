@@ -8,6 +8,7 @@ import contextlib
 import datetime as dt
 import os
 import pathlib
+import socket
 import ssl
 import sys
 import threading
@@ -252,34 +253,36 @@ def _restore(admin: Connection, path: str, before: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def _server(pair: Pair | None) -> Iterator[int]:
     """A server in a thread that shakes hands and answers nothing."""
+    context = None
+    if pair is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.cert, pair.key)
+    port = free_port()
 
-    async def serve() -> None:
-        context = None
-        if pair is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(pair.cert, pair.key)
+    def answer(client: socket.socket) -> None:
+        client.settimeout(5)
+        if context is None:
+            client.sendall(b"220 no TLS\r\n")
+        else:
+            context.wrap_socket(client, server_side=True).close()
 
-        async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if pair is None:
-                writer.write(b"220 no TLS\r\n")
-            writer.close()
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:  # shut down
+                return
+            with client, contextlib.suppress(OSError):
+                answer(client)
 
-        server = await asyncio.start_server(answer, "127.0.0.1", port, ssl=context)
-        loops.append(asyncio.get_running_loop())
-        async with server:
-            started.set()
-            await stop.wait()
-
-    port, started, stop = free_port(), threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert started.wait(60)
-    try:
-        yield port
-    finally:
-        loops[0].call_soon_threadsafe(stop.set)
-        thread.join(60)
+    with socket.create_server(("127.0.0.1", port), backlog=64) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield port
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(60)
 
 
 def issued(clinic: Clinic, name: str, hosts: Sequence[str], now: dt.datetime, *, ca: pki.Pair | None = None) -> Pair:
