@@ -309,13 +309,16 @@ FLOW_ESTIMATED_SEATS = Histogram("apiserver_flowcontrol_work_estimated_seats",
 FLOW_NO_ACCOMMODATION = Counter("apiserver_flowcontrol_request_dispatch_no_accommodation_total",
     "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats", *_FLOW)
 LEVEL_SEATS = Histogram("apiserver_flowcontrol_priority_level_seat_utilization",
-    "[ALPHA] Observations, at the end of every nanosecond, of utilization of seats for any stage of execution (but only initial stage for "
+    "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, "
+    "of utilization of seats for any stage of execution (but only initial stage for "
     "WATCHes)", _SEAT_SHARES, *_LEVEL, "phase")
 LEVEL_REQUESTS = Histogram("apiserver_flowcontrol_priority_level_request_utilization",
-    "[ALPHA] Observations, at the end of every nanosecond, of number of requests (as a fraction of the relevant limit) waiting or in any "
+    "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, "
+    "of number of requests (as a fraction of the relevant limit) waiting or in any "
     "stage of execution (but only initial stage for WATCHes)", _REQUEST_SHARES, *_LEVEL, "phase")
 READ_WRITE_REQUESTS = Histogram("apiserver_flowcontrol_read_vs_write_current_requests",
-    "[ALPHA] Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in "
+    "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, "
+    "of the number of requests (as a fraction of the relevant limit) waiting or in "
     "regular stage of execution", _KIND_SHARES, "phase", "request_kind")
 LEVEL_CURRENT_R = Gauge("apiserver_flowcontrol_current_r", "[ALPHA] R(time of last change)", *_LEVEL)
 LEVEL_DISPATCH_R = Gauge("apiserver_flowcontrol_dispatch_r", "[ALPHA] R(time of last dispatch)", *_LEVEL)
@@ -334,7 +337,8 @@ LEVEL_CURRENT_SEATS = Gauge("apiserver_flowcontrol_current_limit_seats",
     "[ALPHA] current derived number of execution seats available to each priority level", *_LEVEL)
 LEVEL_TARGET_SEATS = Gauge("apiserver_flowcontrol_target_seats", "[ALPHA] Seat allocation targets", *_LEVEL)
 LEVEL_DEMAND = Histogram("apiserver_flowcontrol_demand_seats",
-    "[ALPHA] Observations, at the end of every nanosecond, of (the number of seats each priority level could use) / (nominal number of "
+    "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, "
+    "of (the number of seats each priority level could use) / (nominal number of "
     "seats for that level)", _DEMANDS, *_LEVEL)
 LEVEL_DEMAND_MOST = Gauge("apiserver_flowcontrol_demand_seats_high_watermark",
     "[ALPHA] High watermark, over last adjustment period, of demand_seats", *_LEVEL)

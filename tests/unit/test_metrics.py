@@ -27,7 +27,11 @@ UPSTREAM: dict[str, dict[str, Any]] = {
 NOT_IN_1_37 = {"apiserver_dropped_requests_total", "apiserver_storage_objects"}
 """Names that older releases had."""
 DIFFERENCES = {
-    ("kubernetes_build_info", "labels"): ["git_version"],  # the rest describes a build with Go
+    ("kubernetes_build_info", "labels"): [
+        "build_date",
+        "git_commit",
+        "git_version",
+    ],  # the rest describes a build with Go
     ("apiserver_watch_list_duration_seconds", "buckets"): ["+Inf"],  # the release that is served sets them
 }
 
