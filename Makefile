@@ -106,7 +106,7 @@ next: venv ## the work list of another Kubernetes release: what it answers other
 	$(BIN)/python -m tests.e2e.next $(VERSION) $(ARGS)
 
 docs: venv ## build the handbook into dist/site, and fail on a dead link or a page without a place in docs/index.md
-	$(BIN)/python -m sphinx --conf-dir docs --jobs auto --fail-on-warning --keep-going --quiet --doctree-dir dist/doctrees . dist/site
+	$(BIN)/python -m sphinx --fresh-env --conf-dir docs --jobs auto --fail-on-warning --keep-going --quiet --doctree-dir dist/doctrees . dist/site
 	@echo "the handbook: file://$(CURDIR)/dist/site/index.html"
 
 binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)

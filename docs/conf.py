@@ -19,6 +19,7 @@ PAGES_BELOW = {
     "docs/decisions/README": "/docs/decisions/0*",
     "bench/README": "/bench/notes/*",
     "CONTRIBUTING": "/tests/**/README",
+    "examples/README": "/examples/*/README",
 }
 """Pages that have a navigation of their own: the pages that the pattern names, in the order of their names."""
 
