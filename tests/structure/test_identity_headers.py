@@ -18,12 +18,12 @@ READERS: dict[str, set[str]] = {
     # In `acting` it is a verb.
     "impersonate-": {"filters/impersonate.py", "filters/acting.py", "admission/webhooks/credentials.py"},
     # Recorded there, and believed by nobody.
-    "x-forwarded-": {"filters/audit.py"},
+    "x-forwarded-": {"filters/audit.py", "tracing/requests.py"},
 }
 """Beginnings of header names, and who may name them."""
 NAMES: dict[str, set[str]] = {
     # OpenAPI says where a token goes, a metric has a label of that name, to kube-apiserver and webhooks we show tokens of our own, and a
-    # group of flags has that name.
+    # group of flags and a span have that name.
     "authorization": {
         "filters/authenticate.py",
         "discovery/openapi_docs.py",
@@ -31,6 +31,7 @@ NAMES: dict[str, set[str]] = {
         "cluster/client.py",
         "admission/webhooks/credentials.py",
         "config/topics.py",
+        "filters/tracing.py",
     },
     "cookie": set(),
     "x-real-ip": {"filters/audit.py"},
