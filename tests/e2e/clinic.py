@@ -247,6 +247,9 @@ def _restore(admin: Connection, path: str, before: Mapping[str, Any]) -> None:
     else:
         metadata["resourceVersion"] = now.json["metadata"]["resourceVersion"]
         reply = admin.ask("PUT", path, kept | {"metadata": metadata})
+    if reply.status == 409:  # a controller wrote meanwhile
+        _restore(admin, path, before)
+        return
     assert reply.status in (200, 201), reply.text
 
 
