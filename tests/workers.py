@@ -18,7 +18,9 @@ from tests.promises import oracle
 CLUSTER = "cluster"
 """The group of the end-to-end tests that share a cluster, and of those that run meanwhile."""
 SHARE_IT = re.compile(
-    r"tests/e2e/controlplane/test_external\.py|tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|kubectl_apply|openapi|watch_survival)\.py"
+    r"tests/e2e/controlplane/test_external\.py"
+    r"|tests/e2e/test_(controllers|deployment|doctor|flows|forged_headers|handbook_pages|identities|informers|kubectl_apply|openapi"
+    r"|watch_survival)\.py"
     r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
 )
 MEANWHILE = tuple(f"tests/e2e/test_{name}.py" for name in ("outages", "replicas", "cluster_command", "quota"))
