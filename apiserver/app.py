@@ -71,7 +71,6 @@ from apiserver.kinds import enablement, packages
 from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.listcache.encoding import EncodingCache, Use
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.spans import Tracer
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates, fitting
@@ -463,7 +462,6 @@ def build(
         decide=delegates.authorizer.authorize,
         namespace_labels=namespaces.labels,
         newest_labels=namespaces.newest_labels,
-        sending=FairQueue(urgent=lambda: False, in_order=True),
         conversions=conversions,
         gates=switched,
         cel=DeviceSelectors(switched),

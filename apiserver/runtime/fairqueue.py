@@ -20,11 +20,12 @@ class FairQueue:
     caller cannot delay others: a turn is over when it has begun.
     """
 
-    def __init__(self, *, urgent: Callable[[], bool], in_order: bool = False) -> None:
+    def __init__(self, *, urgent: Callable[[], bool], in_order: bool = False, turns: int = 1) -> None:
         """`urgent` returns whether other work needs the event loop more. `in_order`: first come, first served, for callers that come
-        back again and again.
+        back again and again. `turns`: of how many turns of the event loop a crowd gets one.
         """
         self._urgent = urgent
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[None]] = deque()
         oldest, newest = self._waiting.popleft, self._waiting.pop
@@ -55,5 +56,11 @@ class FairQueue:
             return
         if self._urgent():
             self._loop.call_later(FILLING_SECONDS, self._next)
+        else:
+            self._later(self._turns if self._waiting else 1)
+
+    def _later(self, turns: int) -> None:
+        if turns > 1:
+            self._loop.call_soon(self._later, turns - 1)
         else:
             self._loop.call_soon(self._next)

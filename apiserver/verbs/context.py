@@ -14,7 +14,6 @@ from apiserver.kinds import type_meta
 from apiserver.kinds.served import Kinds
 from apiserver.listcache.encoding import EncodingCache
 from apiserver.runtime import spans
-from apiserver.runtime.fairqueue import FairQueue
 from apiserver.runtime.spans import Attributes
 from apiserver.runtime.workers import Workers
 from apiserver.schema.context import Compiler
@@ -40,7 +39,6 @@ class Services:
     * `allowed` raises if the user may not do something beyond the authorized request. `why_not` returns the text of that refusal, or None;
       an authorizer that cannot be reached counts as a refusal. `decide` is the authorizer itself, which raises ClusterError.
     * `managers` keep managedFields. `cel` compiles the expressions of objects.
-    * `sending` is the fair queue of watchers that wait to send large frames.
     * `conversions` call the webhooks of definitions.
     """
 
@@ -61,7 +59,6 @@ class Services:
     decide: Callable[[User, RequestInfo], Awaitable[Decision]]
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
-    sending: FairQueue
     conversions: Conversions
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None

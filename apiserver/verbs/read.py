@@ -16,7 +16,7 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
 from apiserver.conversion.converter import Converter
 from apiserver.listcache.chunk import ListRange
-from apiserver.runtime import spans
+from apiserver.runtime import spans, turns
 from apiserver.runtime.spans import Attributes, Span
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
@@ -234,7 +234,7 @@ async def slices(
         for part in [[entry] for entry in seen] if one_by_one else (seen,):
             yield part
             if perf_counter() - began > SLICE_SECONDS:
-                await asyncio.sleep(0)
+                await turns.next_turn()
                 began = perf_counter()
 
 

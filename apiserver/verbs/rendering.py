@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
@@ -14,7 +13,7 @@ from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.piece import Piece, Pieces, Step
-from apiserver.runtime import spans
+from apiserver.runtime import spans, turns
 from apiserver.runtime.offload import READ_STORED, RECORD, run_sized
 from apiserver.runtime.spans import Span
 from apiserver.runtime.workers import Workers
@@ -172,7 +171,7 @@ async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]
                     continue
         ready = 0
         if perf_counter() - began > STEP_SECONDS:
-            await asyncio.sleep(0)
+            await turns.next_turn()
             began = perf_counter()
 
 

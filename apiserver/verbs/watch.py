@@ -25,8 +25,7 @@ from apiserver.conversion.converter import Converter, Unconvertible
 from apiserver.listcache import piece
 from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import TimedEncoding
-from apiserver.runtime import spans
-from apiserver.runtime.fairqueue import FairQueue
+from apiserver.runtime import spans, turns
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
 from apiserver.verbs import failures, read, rendering, selection
@@ -82,7 +81,7 @@ async def watch(services: Services, call: Call) -> Any:
                 await stream.write(encoder.error(start))
             else:
                 kind = AgingSink if encoder.ages else Sink
-                sink = kind(stream, encoder, chosen, meter, sending=services.sending)
+                sink = kind(stream, encoder, chosen, meter)
                 if call.converter is not None:
                     sink = ConvertingSink(sink, call.converter)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
@@ -195,7 +194,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool, converted: Sequ
         size += len(frames_)
         if size >= piece.PORTION:
             await sink.stream.write(b"".join(batch))
-            await asyncio.sleep(0)  # a client that reads as fast as we write never makes us wait
+            await turns.next_turn()  # a client that reads as fast as we write never makes us wait
             batch, size = [], 0
     sink.meter.initial.inc(len(entries))
     if marker:
@@ -373,12 +372,9 @@ def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
 class Sink:
     """This watcher's end of the hub: finds what a change means for this watcher, and writes it without waiting."""
 
-    __slots__ = ("_keys", "_lengthy", "_sizes", "_test", "chosen", "encoder", "meter", "sending", "stream")
+    __slots__ = ("_keys", "_lengthy", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
-    def __init__(
-        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: FairQueue
-    ) -> None:
-        self.sending = sending
+    def __init__(self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter) -> None:
         self.meter = meter
         self.stream = stream
         self.encoder = encoder
@@ -436,7 +432,7 @@ class Sink:
         its own turn of the event loop, and other tasks run in between.
         """
         if len(chunk) > BATCH_BYTES:
-            await self.sending.pass_through()
+            await turns.next_turn()
         await self.stream.send(chunk)
         self.sent(chunk)
 
@@ -492,10 +488,8 @@ class AgingSink(Sink):
 
     __slots__ = ("_clock",)
 
-    def __init__(
-        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: FairQueue
-    ) -> None:
-        super().__init__(stream, encoder, chosen, meter, sending=sending)
+    def __init__(self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter) -> None:
+        super().__init__(stream, encoder, chosen, meter)
         self._clock = encoder.clock
 
     def event(self, event: Event) -> bool:
@@ -515,7 +509,7 @@ class ConvertingSink(Sink):
     __slots__ = ("_converter", "_sink")
 
     def __init__(self, sink: Sink, converter: Converter) -> None:
-        super().__init__(sink.stream, sink.encoder, sink.chosen, sink.meter, sending=sink.sending)
+        super().__init__(sink.stream, sink.encoder, sink.chosen, sink.meter)
         self._sink = sink
         self._converter = converter
 

@@ -21,7 +21,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
 from apiserver.listcache import gzip, piece
 from apiserver.listcache.piece import LONG, PORTION, FirstPiece, Piece
-from apiserver.runtime import offload
+from apiserver.runtime import offload, turns
 from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
@@ -223,7 +223,7 @@ class Exchange:
         async for some in packed(parts, soon=soon) if compressed else gathered(parts, soon=soon):
             outlet.write_all(frames.chunk_of(some) if chunked else some)
             await outlet.drain()
-            await asyncio.sleep(0)  # the next piece takes time: let other tasks run first
+            await turns.next_turn()  # the next piece takes time
         await outlet.drain()
         await response.write_eof()
 

@@ -11,7 +11,6 @@ import pytest
 from apiserver.apimachinery.request import Query
 from apiserver.listcache.encoding import BUDGET, EncodingCache, Encodings
 from apiserver.runtime import workers
-from apiserver.runtime.fairqueue import FairQueue
 from apiserver.schema.resource import Resource
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
@@ -60,9 +59,8 @@ class Watches:
         )
         services = SimpleNamespace(workers=workers.RENDERING, encodings=self.cache)
         stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services), frames.CHUNKS)
-        sending = cast(FairQueue, None)  # nothing large is sent
         kind = AgingSink if encoder.ages else Sink
-        sink = kind(stream, encoder, chosen, Meter(self.resource), sending=sending)
+        sink = kind(stream, encoder, chosen, Meter(self.resource))
         if not first:
             assert sink.bookmark(Bookmark(Revision(1)))
         return sink

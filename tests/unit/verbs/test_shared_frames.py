@@ -10,7 +10,6 @@ import pytest
 from apiserver.apimachinery.request import Query
 from apiserver.listcache.encoding import EncodingCache
 from apiserver.runtime import workers
-from apiserver.runtime.fairqueue import FairQueue
 from apiserver.verbs.context import Services
 from apiserver.verbs.watch import Encoder, Meter, Sink
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
@@ -34,7 +33,7 @@ def watching(accept: str, framing: Framing) -> Sink:
     services = cast(Services, SimpleNamespace(workers=workers.RENDERING, encodings=CACHE))
     stream = cast(WatchStream, Stream())
     encoder = Encoder(form, services, framing)
-    return Sink(stream, encoder, EVERYTHING, Meter(SLICES), sending=cast(FairQueue, None))
+    return Sink(stream, encoder, EVERYTHING, Meter(SLICES))
 
 
 def taken(sink: Sink) -> bytes:
