@@ -137,7 +137,8 @@ def test_the_image_holds_the_program_and_nothing_of_its_deployment(rendered: lis
     assert "apiserver" in copied
     assert not copied & {".", "manifests", "certs", "tests"}
     sources = [file for file in (PROJECT / "apiserver").rglob("*.py") if "manifests/" in file.read_text()]
-    assert sources == []
+    # Doctor only names the files, for people to apply.
+    assert [file for file in sources if "doctor" not in file.parts] == []
     deployment = _one(rendered, "Deployment", "sluice")
     security = deployment["spec"]["template"]["spec"]["securityContext"]
     assert ["USER", f"{security['runAsUser']}:{security['runAsGroup']}"] in lines

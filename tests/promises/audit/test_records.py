@@ -251,7 +251,9 @@ async def test_one_too_many_is_recorded_with_its_429(
         return await as_it_is(*args, **more)
 
     monkeypatch.setattr(read, "page", late)
-    async with composed(shared_server, "--max-requests-inflight=1", auditor=auditor) as server:
+    async with composed(
+        shared_server, "--no-enable-priority-and-fairness", "--max-requests-inflight=1", auditor=auditor
+    ) as server:
         first = asyncio.ensure_future(server.ask("GET", server.classes))
         await reached.wait()
         assert (await server.ask("GET", server.classes, peer=JANE.peer)).status == 429
