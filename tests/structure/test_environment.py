@@ -208,10 +208,12 @@ def test_continuous_integration_runs_the_oldest_python_then_the_newest(tmp_path:
 
     assert re.fullmatch(r"1: ci: no Python from 3\.11 to 3\.14 with venv is at hand .*\n", run())
     system = at_hand("usr/bin/python3", "3.11.2")
+    docs = ["[docs]", f"[PYTHON={system}]"]
     older = ["ci: what depends on the Kubernetes release, on the older ones", "[test-releases]", f"[PYTHON={system}]"]
     assert run().splitlines()[1:] == [
         "[test]",
         f"[PYTHON={system}]",
+        *docs,
         *older,
         "ci: no other Python is at hand, so nothing runs a second time",
     ]
@@ -221,6 +223,7 @@ def test_continuous_integration_runs_the_oldest_python_then_the_newest(tmp_path:
         f"ci: Python 3.11.2 ({system}) is the oldest at hand: every check",
         "[test]",
         f"[PYTHON={system}]",
+        *docs,
         *older,
         f"ci: Python 3.13.0 ({newest}) is the newest at hand: unit tests and CEL",
         "[test-python]",
