@@ -64,7 +64,10 @@ def plugin() -> int:
     """Run the console script `kubectl-sluice`, which kubectl runs as `kubectl sluice`: the commands that ask a cluster."""
     asked = sys.argv[1:] or ["--help"]
     if asked[0] not in (config.DOCTOR, config.TOP, "--help", "-h", "--version"):
-        print(f"kubectl sluice: {asked[0]!r} is none of doctor, top; `sluice` has all commands", file=sys.stderr)
+        print(
+            f"kubectl sluice: {asked[0]!r} is not a command of the plugin: use doctor or top. `sluice` has all commands",
+            file=sys.stderr,
+        )
         return 2
     return run(asked, os.environ)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from apiserver.apiextensions import conversion, documents, loading
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.sharing import Sharing
+from apiserver.files import State, settled, state
 from apiserver.schema.resource import Resource
 from kubetext.quoting import go_quote
 
@@ -31,10 +32,6 @@ Make = Callable[[Definition], Sequence[Resource]]
 """Makes the kind of a definition, in every version."""
 Judge = Callable[[Sequence[Resource]], Sequence[str]]
 """Returns why these kinds cannot be served together, and beside the others."""
-
-State = tuple[int, int, int]
-"""Modification time, size and inode of a file."""
-_ABSENT: State = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +122,8 @@ class Definitions:
 
     async def run(self) -> None:
         """Follow the files until cancelled. Logs what is wrong with definitions that are served, because nothing is logged before."""
-        seen: Mapping[Path, State] = self._seen
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            before, seen = seen, await asyncio.to_thread(self._look)
-            if seen == before and seen != self._seen:
-                await self._follow(seen)
+        async for seen in settled(self._look, self._seen, POLL_SECONDS):
+            await self._follow(seen)
 
     async def _follow(self, seen: Mapping[Path, State]) -> None:
         """Read what changed. Files that change meanwhile differ from `seen` at the next look, and are read again."""
@@ -156,7 +149,7 @@ class Definitions:
 
     def _look(self) -> Mapping[Path, State]:
         """Return the state of each file now. A path of the operator that does not exist has the state of no file."""
-        return {file: _state(file) for path in self._paths for file in _inside(path)}
+        return {file: state(file) for path in self._paths for file in _inside(path)}
 
     def _newer(self) -> _Found:
         """Return the files as they are now. Those whose contents are the same as before are not read again."""
@@ -242,14 +235,6 @@ def _inside(path: Path) -> Sequence[Path]:
         return documents.files(path)
     except OSError:
         return ()  # the folder was removed meanwhile, or may not be listed
-
-
-def _state(path: Path) -> State:
-    try:
-        found = path.stat()
-    except OSError:
-        return _ABSENT
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def immutable(before: Definition, after: Definition) -> Iterator[str]:

@@ -236,7 +236,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse an unknown command or action, with the name that was probably meant."""
         if action.choices is not None and value not in action.choices:
             known = [*map(str, action.choices)]
-            guess = suggestions.question(str(value), known) or f": it is none of {', '.join(known)}"
+            guess = suggestions.question(str(value), known) or f": use one of {', '.join(known)}"
             raise ConfigError([f"unknown {action.dest} {value}{guess}"])
 
     def offer(self, flag: Flag, command: str, *, action: str | None = None, choices: Sequence[str] = ()) -> None:

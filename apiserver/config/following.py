@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+from apiserver import files
 from apiserver.config.config import FLAGS, Live
 from apiserver.config.flags import ConfigError
 
@@ -19,10 +21,6 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """The time between two looks at the file. A changed file is read when two looks in a row find the same state."""
-
-State = tuple[int, int, int]
-"""Modification time, size and inode of a file."""
-_ABSENT: State = (0, 0, 0)
 
 Prepare = Callable[[Live, Live], Callable[[], None]]
 """Prepares the change from the former settings to the new ones, and returns the function that makes it. Raises ConfigError."""
@@ -35,18 +33,15 @@ class Following:
         self._path = path
         self._live = live
         self._prepared = prepared
-        self._seen = _state(path)
+        self._seen = files.state(path)
         self._waiting = dict[str, str]()
         """Texts of flags that need a restart, as the log has named them."""
 
     async def run(self) -> None:
         """Follow the file until cancelled."""
-        seen = self._seen
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            before, seen = seen, await asyncio.to_thread(_state, self._path)
-            if seen == before and seen not in (self._seen, _ABSENT):
-                self._seen = seen
+        async for seen in files.settled(partial(files.state, self._path), self._seen, POLL_SECONDS):
+            self._seen = seen
+            if seen != files.ABSENT:
                 await self.reload()
 
     async def reload(self) -> None:
@@ -76,11 +71,3 @@ class Following:
             if self._waiting.get(name) != text:
                 logger.warning("needs a restart: %s", name)
         self._waiting = waiting
-
-
-def _state(path: Path) -> State:
-    try:
-        found = path.stat()
-    except OSError:
-        return _ABSENT
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -23,6 +23,7 @@ from apiserver import metrics
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config.config import Authentication, RequestHeader, Serving
 from apiserver.config.tls_flags import CIPHERS, DEFAULT_CIPHERS, INSECURE, NamedPair
+from apiserver.files import state
 from apiserver.filters.authenticate import NO_HEADERS, Trust
 from apiserver.serving.named_certificates import Named, choice, leaf
 from apiserver.serving.x509.chains import BadCertificates, certificates, verifier
@@ -161,17 +162,7 @@ class Files:
     def signature(self) -> tuple[object, ...]:
         """Return a value that changes when a file does."""
         named = (path for pair in self.named for path in (pair.cert, pair.key))
-        return tuple(_state_of(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca, *named))
-
-
-def _state_of(path: Path | None) -> object:
-    if path is None:
-        return None
-    try:
-        state = path.stat()
-    except OSError:
-        return None
-    return state.st_mtime_ns, state.st_size, state.st_ino
+        return tuple(path and state(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca, *named))
 
 
 NOT_LOOKED_UP = ClusterTrust(client_ca=None, proxy_ca=None, names=None)

@@ -159,7 +159,7 @@ async def test_file_is_read_only_when_it_stands_still(tmp_path: Path, monkeypatc
         def state(path: Path) -> tuple[int, int, int]:
             return (next(states) if unsteady else 0, 0, 1)
 
-        monkeypatch.setattr(following, "_state", state)
+        monkeypatch.setattr(following, "state", state)
         write(tmp_path / "b.yaml", definition("gadgets"))
         start = next(states)
         await eventually(lambda: next(states) - start > 30)

@@ -34,7 +34,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     [
         (["serv"], "unknown command serv: did you mean serve?"),
         (["stroe", "init"], "unknown command stroe: did you mean store?"),
-        (["xyz"], f"unknown command xyz: it is none of {', '.join(commands.SUMMARY)}"),
+        (["xyz"], f"unknown command xyz: use one of {', '.join(commands.SUMMARY)}"),
         (["store", "inti"], "unknown action inti: did you mean init?"),
         (["kinds", "chekc"], "unknown action chekc: did you mean check?"),
         (["--verison"], "unknown argument --verison: did you mean --version?"),

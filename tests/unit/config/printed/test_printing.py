@@ -44,7 +44,7 @@ def test_version_of_a_release_names_commit_and_build_time(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["completion", "tcsh"], "unknown action tcsh: it is none of bash, zsh, fish"),
+        (["completion", "tcsh"], "unknown action tcsh: use one of bash, zsh, fish"),
         (["version", "-o", "yaml"], "--output: 'yaml' must be text or json"),
         (["man", "sluice"], "unknown argument sluice"),
         (
