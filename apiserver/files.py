@@ -22,7 +22,7 @@ def state(path: Path) -> State:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-async def settled(look: Callable[[], Look], known: Look, seconds: float) -> AsyncIterator[Look]:
+async def changes(look: Callable[[], Look], known: Look, seconds: float) -> AsyncIterator[Look]:
     """Yield each state that differs from the former one once two looks in a row find it, so that no half-written file counts.
 
     `look` runs in a thread, with a pause of `seconds` between two looks. `known` is the first state.

@@ -19,7 +19,7 @@ from pathlib import Path
 from apiserver.apiextensions import conversion, documents, loading
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.sharing import Sharing
-from apiserver.files import State, settled, state
+from apiserver.files import State, changes, state
 from apiserver.schema.resource import Resource
 from kubetext.quoting import go_quote
 
@@ -122,7 +122,7 @@ class Definitions:
 
     async def run(self) -> None:
         """Follow the files until cancelled. Logs what is wrong with definitions that are served, because nothing is logged before."""
-        async for seen in settled(self._look, self._seen, POLL_SECONDS):
+        async for seen in changes(self._look, self._seen, POLL_SECONDS):
             await self._follow(seen)
 
     async def _follow(self, seen: Mapping[Path, State]) -> None:

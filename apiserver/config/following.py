@@ -39,7 +39,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow the file until cancelled."""
-        async for seen in files.settled(partial(files.state, self._path), self._seen, POLL_SECONDS):
+        async for seen in files.changes(partial(files.state, self._path), self._seen, POLL_SECONDS):
             self._seen = seen
             if seen != files.ABSENT:
                 await self.reload()
