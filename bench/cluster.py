@@ -32,9 +32,9 @@ WRITERS = 16
 KINDS = [resources_of(*Cluster.share(number), names="bench.example.com")[0] for number in range(3)]
 
 
-async def _write(url: str, resource: str, seconds: float) -> None:
+async def _write(url: str, resource: str, seconds: float, durability: str) -> None:
     """Create objects for some seconds, and print how many, with this process's CPU. The parent's line on stdin starts it."""
-    stores = await open_stores(StoreOptions(url=url, durability="primary"), {resource: index_func})
+    stores = await open_stores(StoreOptions(url=url, durability=durability), {resource: index_func})
     await stores.ready()
     store, run = stores[resource], time.time_ns()
     print(flush=True)
@@ -52,9 +52,12 @@ async def _write(url: str, resource: str, seconds: float) -> None:
     await stores.close()
 
 
-def _measure(label: str, url: str, servers: Sequence[int], *, busy: int, seconds: float) -> None:
-    """Run the writers of some kinds, and print what they and the servers needed."""
-    words = [sys.executable, "-m", "bench.cluster", "--url", url, "--seconds", str(seconds), "--resource"]
+def measure(
+    label: str, url: str, servers: Sequence[int], *, busy: int, seconds: float, durability: str = "primary"
+) -> float:
+    """Run the writers of some kinds, print what they and the servers needed, and return writes per second."""
+    words = [sys.executable, "-m", "bench.cluster", "--url", url, "--seconds", str(seconds)]
+    words += ["--durability", durability, "--resource"]
     writers = [
         subprocess.Popen([*words, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for kind in KINDS[:busy]
@@ -68,11 +71,12 @@ def _measure(label: str, url: str, servers: Sequence[int], *, busy: int, seconds
     used = [accounting.cpu_seconds([pid]) - start for pid, start in zip(servers, before, strict=True)]
     count = sum(done for done, _ in told)
     print(
-        f"{label:12} {busy} busy {count / wall:8.0f} writes/s  client {1e6 * sum(cpu for _, cpu in told) / count:6.1f} µs  "
+        f"{label:22} {busy} busy {count / wall:8.0f} writes/s  client {1e6 * sum(cpu for _, cpu in told) / count:6.1f} µs  "
         f"servers {1e6 * sum(used) / count:6.1f} µs a write  busiest server {max(used) / wall:6.1%} of a core, "
         f"{count / max(used):7.0f} writes per second of its CPU",
         flush=True,
     )
+    return count / wall
 
 
 def _together(writers: Sequence[subprocess.Popen[str]]) -> list[list[float]]:
@@ -90,9 +94,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--resource", help=argparse.SUPPRESS)
+    parser.add_argument("--durability", default="primary", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.url:
-        uvloop.run(_write(given.url, given.resource, given.seconds))
+        uvloop.run(_write(given.url, given.resource, given.seconds, given.durability))
         return
     with tempfile.TemporaryDirectory() as folder:
         one = Server(Path(folder, "one"), port=str(free_port()), bind="127.0.0.1")
@@ -102,18 +107,19 @@ def main() -> None:
             cluster.start()
             plain = f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{one.settings['port']}"
             for url in (plain, cluster.url):
-                asyncio.run(_init(url))
+                asyncio.run(initialise(url))
             nodes = [member.process.pid for member in cluster.members if member.process is not None]
             assert one.process is not None
             for _, busy in itertools.product(range(given.rounds), (1, 2, 3)):
-                _measure("one server", plain, [one.process.pid], busy=busy, seconds=given.seconds)
-                _measure("3 primaries", cluster.url, nodes, busy=busy, seconds=given.seconds)
+                measure("one server", plain, [one.process.pid], busy=busy, seconds=given.seconds)
+                measure("3 primaries", cluster.url, nodes, busy=busy, seconds=given.seconds)
         finally:
             one.stop()
             cluster.stop()
 
 
-async def _init(url: str) -> None:
+async def initialise(url: str) -> None:
+    """Create the kinds' logs in a new store."""
     await administration.init(StoreOptions(url=url), KINDS)
 
 
