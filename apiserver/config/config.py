@@ -6,9 +6,6 @@ Names are kube-apiserver's if it has one. Knows nothing of the packages that use
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import ipaddress
-import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -18,7 +15,17 @@ from typing import Any, ClassVar
 
 from apiserver.apimachinery import releases
 from apiserver.apimachinery.releases import Release
-from apiserver.config import auditing, command_line, config_file, flags, release_flags, store_address, tls_flags, topics
+from apiserver.config import (
+    auditing,
+    command_line,
+    config_file,
+    flags,
+    parsers,
+    release_flags,
+    store_address,
+    tls_flags,
+    topics,
+)
 from apiserver.config.auditing import Audit
 from apiserver.config.command_line import help_for
 from apiserver.config.commands import (
@@ -36,9 +43,8 @@ from apiserver.config.commands import (
     VERSION,
 )
 from apiserver.config.diagnosis import Diagnosis
-from apiserver.config.flags import Choice, ConfigError, Partly, flag
+from apiserver.config.flags import Choice, ConfigError, flag
 from apiserver.config.tls_flags import NamedPair
-from kubetext import durations
 
 __all__ = [
     "DEV",
@@ -57,8 +63,6 @@ __all__ = [
     "help_for",
 ]
 
-LEAST_OBJECT_BYTES, MOST_OBJECT_BYTES = 3 << 19, 8 << 20
-"""Range of `--max-object-bytes`, from etcd's limit. A batch, a page and a watch event hold at least one object, so none bounds it."""
 BODY_TO_OBJECT = 2
 """Bytes of a request body to bytes of an object, as upstream: MaxRequestBodyBytes is 3 MiB, etcd's limit 1.5 MiB."""
 WRITE_SECONDS = 34.0
@@ -88,162 +92,6 @@ CRDS, BUILTIN, CA_FILE = "crds", "builtin-kinds", "ca-file"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
-# ---------------------------------------------------------------------------------------------------------------- values
-
-
-def _seconds(text: str) -> float:
-    value = durations.parse(text)
-    if value < 0:
-        raise ValueError("must not be negative")
-    return value
-
-
-def _count(text: str) -> int:
-    value = _integer(text)
-    if value < 0:
-        raise ValueError("must not be negative")
-    return value
-
-
-def _object_bytes(text: str) -> int:
-    value = _integer(text)
-    if not LEAST_OBJECT_BYTES <= value <= MOST_OBJECT_BYTES:
-        raise ValueError(f"must be between {LEAST_OBJECT_BYTES} and {MOST_OBJECT_BYTES}")
-    return value
-
-
-def _whole_seconds(text: str) -> float:
-    return float(_count(text))
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
-
-
-def _port(text: str) -> int:
-    value = _integer(text)
-    if not 0 <= value <= 65535:
-        raise ValueError(f"{text} is not between 0 and 65535")
-    return value
-
-
-def _boolean(text: str) -> bool:
-    lower = text.lower()
-    if lower in ("true", "t", "1"):
-        return True
-    if lower in ("false", "f", "0"):
-        return False
-    raise ValueError(f"{text!r} is neither true nor false")
-
-
-def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise ValueError(f"{text!r} is not an IP address") from None
-
-
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_GROUP = re.compile(rf"{_LABEL}(\.{_LABEL})+")
-
-
-def _group(text: str) -> str:
-    if len(text) > 253 or not _GROUP.fullmatch(text):
-        raise ValueError(f"{text!r} is not an API group: a lower-case DNS name with at least one dot")
-    return text
-
-
-def _modules(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_names(text, _no_module)))
-
-
-def _no_module(name: str) -> str:
-    if not all(part.isidentifier() for part in name.split(".")):
-        return f"{name!r} is not the name of a Python module"
-    return "" if importlib.util.find_spec(name.partition(".")[0]) else f"there is no module {name}"
-
-
-def _file(text: str) -> str:
-    if text and not Path(text).is_file():
-        raise ValueError(f"there is no file {text}")
-    return text
-
-
-def _existing(text: str) -> tuple[Path, ...]:
-    try:
-        return tuple(map(Path, _names(text, lambda name: "" if Path(name).exists() else _MISSING.format(name))))
-    except Partly as e:
-        raise Partly(tuple(map(Path, e.value)), e.args) from None
-
-
-_MISSING = "there is no file or folder {}"
-
-
-def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
-    """Split a list. `wrong` returns the error of an entry, "" if it has none."""
-    names = [part.strip() for part in text.split(",")] if text else []
-    errors = {name: wrong(name) if name else "has an empty entry" for name in names}
-    if any(errors.values()):
-        raise Partly(tuple(name for name in names if not errors[name]), list(filter(None, errors.values())))
-    return tuple(names)
-
-
-def _pairs(text: str) -> Mapping[str, str]:
-    """Parse `key=value` pairs. A key without value has the value "". The last value of a repeated key counts.
-
-    Upstream: kubernetes/component-base `cli/flag/configuration_map.go`.
-    """
-    pairs = (pair.partition("=") for pair in text.split(",") if pair)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _headers(text: str) -> tuple[str, ...]:
-    return tuple(name.lower() for name in _names(text))
-
-
-def _paths(text: str) -> tuple[str, ...]:
-    """Parse paths; a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
-    return _names(text, lambda path: _INNER.format(path.removeprefix("/")) if "*" in path[:-1] else "")
-
-
-_INNER = 'only trailing * allowed in "{}"'
-
-
-PLUGINS: Mapping[str, bool] = {
-    "NamespaceLifecycle": True,
-    "NodeRestriction": True,
-    "OwnerReferencesPermissionEnforcement": False,
-    "MutatingAdmissionPolicy": True,
-    "MutatingAdmissionWebhook": True,
-    "ValidatingAdmissionPolicy": True,
-    "ValidatingAdmissionWebhook": True,
-    "ResourceQuota": True,
-}
-"""The admission plugins in the order in which they run, and whether each is on by default.
-
-Upstream: kubernetes/kubernetes `pkg/kubeapiserver/options/plugins.go`, where NodeRestriction is off by default; every installer turns
-it on.
-"""
-_ASKED = ", ".join(name for name, asked in PLUGINS.items() if asked)
-
-
-def _plugins(text: str) -> tuple[str, ...]:
-    return _names(text, lambda name: "" if name in PLUGINS else f'plugin "{name}" is unknown')
-
-
-def _redis_url(text: str) -> str:
-    if text:
-        store_address.parse(text)
-    return text
-
-
-def _resources(text: str) -> tuple[str, ...]:
-    return _names(text, lambda name: "" if name.count("/") == 1 else f"{name!r} is not GROUP/PLURAL")
-
-
 # ---------------------------------------------------------------------------------------------------------------- the settings
 
 
@@ -260,10 +108,10 @@ class Dev:
     kubeconfig: Path = flag("kubeconfig", (DEV, *ASKING), Path, "",
         text="where dev writes its kubeconfig (default: kubeconfig in the data directory); doctor and top read it from there (default: "
         "that of kubectl, in a pod its service account)", value="FILE")
-    admission: tuple[Path, ...] = flag("admission", (DEV,), _existing, "",
+    admission: tuple[Path, ...] = flag("admission", (DEV,), parsers.existing, "",
         text="file or folder of webhook configurations, policies, bindings and their parameters; read again when it changes; may be given "
         "several times", value="FILE|DIR", many=True, topic=topics.ADMISSION)
-    samples: bool = flag("samples", (DEV,), _boolean, "true",
+    samples: bool = flag("samples", (DEV,), parsers.boolean, "true",
         text="put a few objects of each kind into an empty store", switch=True)
 
 
@@ -279,19 +127,19 @@ class Serving:
 
     TOPIC: ClassVar[str] = topics.SECURE_SERVING
 
-    bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
+    bind_address: str = flag("bind-address", SERVERS, parsers.address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
         text="address to listen on", value="IP")
-    secure_port: int = flag("secure-port", SERVERS, _port, "7643",
+    secure_port: int = flag("secure-port", SERVERS, parsers.port, "7643",
         text="port to listen on; 0 takes any free one", value="PORT")
-    group: str = flag(GROUP, EVERYWHERE, _group, "resource.sluice.dev",
+    group: str = flag(GROUP, EVERYWHERE, parsers.group, "resource.sluice.dev",
         text="API group of the served kinds that name none", value="GROUP", topic=topics.API_ENABLEMENT)
-    kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
+    kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, parsers.modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times",
         value="PACKAGE", many=True, topic=topics.API_ENABLEMENT)
-    crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, _existing, "",
+    crds: tuple[Path, ...] = flag(CRDS, EVERYWHERE, parsers.existing, "",
         text="file or folder of CustomResourceDefinitions whose kinds are served too; read again when it changes; may be given several "
         "times", value="FILE|DIR", many=True, topic=topics.API_ENABLEMENT)
-    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS, *ASKING), _boolean, "true",
+    builtin: bool = flag(BUILTIN, (DEV, SERVE, STORE, ROLES, MANIFESTS, *ASKING), parsers.boolean, "true",
         text="serve the built-in kinds; without them there must be others", switch=True, topic=topics.API_ENABLEMENT)
     emulated: Release | None = flag(EMULATED_VERSION, EVERYWHERE, release_flags.release, "",
         text=f"minor version of Kubernetes that this server is: {', '.join(map(str, releases.SUPPORTED))} (default: serve follows the "
@@ -300,13 +148,13 @@ class Serving:
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, release_flags.gates, "",
         text="switch alpha and beta features on or off; may be given several times",
         value="GATE=true|false", many=True, topic=topics.GENERIC)
-    runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
+    runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, parsers.pairs, "",
         text="versions and resources to serve or not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
         "or api/all, api/ga, api/beta and api/alpha for all versions of a stability level",
         value="KEY=VALUE", many=True, topic=topics.API_ENABLEMENT)
-    cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
+    cert_file: str = flag("tls-cert-file", (SERVE,), parsers.file, None,
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
-    key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
+    key_file: str = flag("tls-private-key-file", (SERVE,), parsers.file, None,
         text="key of the serving certificate", value="FILE")
     tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), tls_flags.version, "VersionTLS12",
         text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION", choices=tls_flags.VERSIONS)
@@ -319,10 +167,10 @@ class Serving:
         "for one that the certificate says; a pair with names wins over one without, the first over those behind it; read again when "
         f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
         value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
-    profiling: bool = flag("profiling", SERVERS, _boolean, "true",
+    profiling: bool = flag("profiling", SERVERS, parsers.boolean, "true",
         text="serve profiles of CPU time and memory at /debug/pprof, and change -v by PUT of /debug/flags/v, for users who may",
         switch=True, topic=topics.FEATURES)
-    tracing_file: str = flag("tracing-config-file", SERVERS, _file, "",
+    tracing_file: str = flag("tracing-config-file", SERVERS, parsers.file, "",
         text="TracingConfiguration: the OpenTelemetry collector that gets spans of requests, and the share of requests that are traced",
         value="FILE", topic=topics.TRACES)
 
@@ -333,17 +181,17 @@ class RequestHeader:
 
     TOPIC: ClassVar[str] = topics.AUTHENTICATION
 
-    ca_file: str = flag("requestheader-client-ca-file", (SERVE,), _file, "",
+    ca_file: str = flag("requestheader-client-ca-file", (SERVE,), parsers.file, "",
         text="CAs of the front proxy, whose requests name users in headers", value="FILE")
-    allowed_names: tuple[str, ...] = flag("requestheader-allowed-names", (SERVE,), _names, "",
+    allowed_names: tuple[str, ...] = flag("requestheader-allowed-names", (SERVE,), parsers.names, "",
         text="common names the front proxy may have; none: any that its CA signed", value="NAMES", many=True)
-    username_headers: tuple[str, ...] = flag("requestheader-username-headers", (SERVE,), _headers, "x-remote-user",
+    username_headers: tuple[str, ...] = flag("requestheader-username-headers", (SERVE,), parsers.headers, "x-remote-user",
         text="headers with the user's name", value="HEADERS", many=True)
-    group_headers: tuple[str, ...] = flag("requestheader-group-headers", (SERVE,), _headers, "x-remote-group",
+    group_headers: tuple[str, ...] = flag("requestheader-group-headers", (SERVE,), parsers.headers, "x-remote-group",
         text="headers with the user's groups", value="HEADERS", many=True)
-    uid_headers: tuple[str, ...] = flag("requestheader-uid-headers", (SERVE,), _headers, "",
+    uid_headers: tuple[str, ...] = flag("requestheader-uid-headers", (SERVE,), parsers.headers, "",
         text="headers with the user's uid", value="HEADERS", many=True)
-    extra_prefixes: tuple[str, ...] = flag("requestheader-extra-headers-prefix", (SERVE,), _headers, "x-remote-extra-",
+    extra_prefixes: tuple[str, ...] = flag("requestheader-extra-headers-prefix", (SERVE,), parsers.headers, "x-remote-extra-",
         text="beginnings of headers with extra properties of the user", value="PREFIXES", many=True)
 
 
@@ -351,10 +199,10 @@ class RequestHeader:
 class Authentication:
     TOPIC: ClassVar[str] = topics.AUTHENTICATION
 
-    client_ca_file: str = flag("client-ca-file", (SERVE,), _file, "",
+    client_ca_file: str = flag("client-ca-file", (SERVE,), parsers.file, "",
         text="CAs whose client certificates name users", value="FILE")
     request_header: RequestHeader
-    anonymous: bool = flag("anonymous-auth", SERVERS, _boolean, "true",
+    anonymous: bool = flag("anonymous-auth", SERVERS, parsers.boolean, "true",
         text="let requests without credentials in as system:anonymous", switch=True)
 
 
@@ -367,26 +215,26 @@ class Delegation:
 
     TOPIC: ClassVar[str] = topics.AUTHENTICATION
 
-    standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
+    standalone: bool = flag("standalone", (SERVE,), parsers.boolean, "false",
         text="ask no cluster: users come from certificates alone, only system:masters may change anything, the store keeps namespaces",
         switch=True, topic=topics.GENERIC)
-    authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), _file, "",
+    authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), parsers.file, "",
         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
         value="FILE")
-    skip_lookup: bool = flag("authentication-skip-lookup", (SERVE,), _boolean, "false",
+    skip_lookup: bool = flag("authentication-skip-lookup", (SERVE,), parsers.boolean, "false",
         text="do not read from the cluster the CAs that no flag names", switch=True)
-    tolerate_lookup_failure: bool = flag("authentication-tolerate-lookup-failure", (SERVE,), _boolean, "false",
+    tolerate_lookup_failure: bool = flag("authentication-tolerate-lookup-failure", (SERVE,), parsers.boolean, "false",
         text="start even when that lookup is refused; every client may then be anonymous", switch=True)
-    token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), _seconds, "10s",
+    token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), parsers.seconds, "10s",
         text="how long an answer about a token is cached", value="DURATION")
-    authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), _file, "",
+    authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), parsers.file, "",
         text="kube-apiserver that authorizes requests and knows the namespaces (default: as for authentication)",
         value="FILE", topic=topics.AUTHORIZATION)
-    allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), _seconds, "10s",
+    allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), parsers.seconds, "10s",
         text="how long a permission is cached", value="DURATION", topic=topics.AUTHORIZATION)
-    deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), _seconds, "10s",
+    deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), parsers.seconds, "10s",
         text="how long a refusal is cached", value="DURATION", topic=topics.AUTHORIZATION)
-    always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), _paths, "/healthz,/readyz,/livez",
+    always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), parsers.paths, "/healthz,/readyz,/livez",
         text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True,
         topic=topics.AUTHORIZATION)
 
@@ -400,19 +248,19 @@ class Admission:
 
     TOPIC: ClassVar[str] = topics.ADMISSION
 
-    enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, _plugins, "",
-        text=f"admission plugins that are run beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
-        value="PLUGINS", many=True, choices=PLUGINS)
-    disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
+    enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, parsers.plugins, "",
+        text=f"admission plugins run beside {parsers.DEFAULT_PLUGINS}, of {', '.join(parsers.PLUGINS)}; may be given several times",
+        value="PLUGINS", many=True, choices=parsers.PLUGINS)
+    disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, parsers.plugins, "",
         text="admission plugins that are not run; may be given several times", value="PLUGINS", many=True,
-        choices=PLUGINS)
+        choices=parsers.PLUGINS)
 
     control: str = flag("admission-control-config-file", SERVERS, str, "",
         text="AdmissionConfiguration: credentials for webhooks, and resources that may only be used if a quota covers them", value="FILE")
 
     def asks(self, plugin: str) -> bool:
         """Return whether a plugin is enabled. Only then does it follow its objects in the cluster."""
-        return plugin in self.enabled or (PLUGINS.get(plugin, True) and plugin not in self.disabled)
+        return plugin in self.enabled or (parsers.PLUGINS.get(plugin, True) and plugin not in self.disabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,32 +269,32 @@ class Storage:
 
     TOPIC: ClassVar[str] = topics.STORE
 
-    redis_url: str = flag("redis-url", STORED, _redis_url, {DOCTOR: ""},
+    redis_url: str = flag("redis-url", STORED, parsers.redis_url, {DOCTOR: ""},
         text="the store: redis://, rediss:// (TLS) or unix://; or its sentinels: redis+sentinel://HOST:PORT,HOST:PORT/NAME; or nodes of "
         "its cluster: redis+cluster://HOST:PORT,HOST:PORT; with user and password where needed", value="URL", secret=True)
-    password_file: str = flag("redis-password-file", STORED, _file, "",
+    password_file: str = flag("redis-password-file", STORED, parsers.file, "",
         text="password of the store's user, instead of one in the URL; read again for each connection", value="FILE")
     sentinel_username: str = flag("redis-sentinel-username", STORED, str, "",
         text="user at the sentinels", value="NAME")
-    sentinel_password_file: str = flag("redis-sentinel-password-file", STORED, _file, "",
+    sentinel_password_file: str = flag("redis-sentinel-password-file", STORED, parsers.file, "",
         text="password of that user; read again for each connection", value="FILE")
-    ca_file: str = flag("redis-ca-file", STORED, _file, "",
+    ca_file: str = flag("redis-ca-file", STORED, parsers.file, "",
         text="authorities of the certificates of the store and its sentinels (default: the system's); read again when it changes",
         value="FILE")
-    cert_file: str = flag("redis-cert-file", STORED, _file, "",
+    cert_file: str = flag("redis-cert-file", STORED, parsers.file, "",
         text="client certificate for the store and its sentinels; read again when it changes", value="FILE")
-    key_file: str = flag("redis-key-file", STORED, _file, "",
+    key_file: str = flag("redis-key-file", STORED, parsers.file, "",
         text="key of that certificate", value="FILE")
     durability: str = flag("store-durability", STORED, Choice(DURABILITIES, optional=True), "",
         text="servers that must have a write before it is acknowledged: the primary alone, one replica too, or all replicas that "
         "the sentinels or the cluster know (default: replica with these, else primary)", value="primary|replica|all")
-    allow_volatile: bool = flag("allow-volatile", STORED, _boolean, "false",
+    allow_volatile: bool = flag("allow-volatile", STORED, parsers.boolean, "false",
         text="accept a store that reports no append-only file: its restart loses everything, unless it is a service that keeps a durable "
         "log of its own (MemoryDB)", switch=True)
-    object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), _object_bytes, str(LEAST_OBJECT_BYTES),
-        text=f"longest object as it is stored, up to {MOST_OBJECT_BYTES}; a request body may be {BODY_TO_OBJECT} times as long; give all "
-        "replicas the same", value="N", actions=("import",))
-    wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
+    object_bytes: int = flag("max-object-bytes", (DEV, SERVE, STORE), parsers.object_bytes, str(parsers.LEAST_OBJECT_BYTES),
+        text=f"longest object as it is stored, up to {parsers.MOST_OBJECT_BYTES}; a request body may be {BODY_TO_OBJECT} times as long; "
+        "give all replicas the same", value="N", actions=("import",))
+    wait_seconds: float = flag("wait", (STORE,), parsers.seconds, "0s",
         text="how long to wait for a store that does not answer yet, printing the probable cause", value="DURATION",
         actions=("init", "check", "info"))
 
@@ -462,18 +310,18 @@ class Migration:
 
     TOPIC: ClassVar[str] = topics.MIGRATION
 
-    from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
+    from_kubeconfig: str = flag("from-kubeconfig", (STORE,), parsers.file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
-    from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
+    from_file: tuple[Path, ...] = flag("from-file", (STORE,), parsers.existing, "",
         text="file of a list as `kubectl get --raw` prints it, or folder of such files (*.json); may be given several times",
         value="FILE|DIR", many=True, actions=("import",))
-    to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
+    to_kubeconfig: str = flag("to-kubeconfig", (STORE,), parsers.file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("export",))
-    prune: bool = flag("prune", (STORE,), _boolean, "false",
+    prune: bool = flag("prune", (STORE,), parsers.boolean, "false",
         text="delete objects there that the store does not have", switch=True, actions=("export",))
-    dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
+    dry_run: bool = flag("dry-run", (STORE,), parsers.boolean, "false",
         text="check everything and print what would be done, without writing", switch=True, actions=("import", "export", "restore"))
-    only: tuple[str, ...] = flag("only", (STORE,), _resources, "",
+    only: tuple[str, ...] = flag("only", (STORE,), parsers.resources, "",
         text="resource of the store, as `sluice store info` prints it (GROUP/PLURAL), instead of all; may be given several times",
         value="RESOURCE", many=True, actions=("backup", "restore"))
 
@@ -484,10 +332,10 @@ class Manifests:
 
     TOPIC: ClassVar[str] = topics.MANIFESTS
 
-    deployment: bool = flag("deployment", (MANIFESTS,), _boolean, "true",
+    deployment: bool = flag("deployment", (MANIFESTS,), parsers.boolean, "true",
         text="print the Deployment and the ConfigMaps of --crds, too; without them only APIServices and ClusterRoles, for a server that an "
         "overlay or the chart deploys", switch=True)
-    ca_file: str = flag(CA_FILE, (MANIFESTS,), _file, "",
+    ca_file: str = flag(CA_FILE, (MANIFESTS,), parsers.file, "",
         text="CAs of the serving certificate, for APIServices (default: cert-manager writes them)", value="FILE")
 
 
@@ -505,7 +353,7 @@ class Source:
 
     TOPIC: ClassVar[str] = topics.GENERIC
 
-    file: str = flag(config_file.CONFIG, SERVERS, _file, "",
+    file: str = flag(config_file.CONFIG, SERVERS, parsers.file, "",
         text="YAML file of flags, each by its name without dashes; the command line and the environment win; changes of the file apply to "
         "log level and form, limits of requests, times of the shutdown and the audit policy, all else needs a restart", value="FILE")
 
@@ -516,18 +364,18 @@ class Limits:
 
     TOPIC: ClassVar[str] = topics.GENERIC
 
-    request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
+    request_seconds: float = flag("request-timeout", SERVERS, parsers.seconds, "60s",
         text="longest time for a request other than a watch", value="DURATION")
-    watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
+    watch_seconds: float = flag("min-request-timeout", SERVERS, parsers.whole_seconds, "1800",
         text="shortest life of a watch without timeoutSeconds; the longest is twice that", value="SECONDS", live=True)
-    fair: bool = flag(FAIRNESS, SERVERS, _boolean, "true",
+    fair: bool = flag(FAIRNESS, SERVERS, parsers.boolean, "true",
         text="let requests wait by priority and fairly; off: refuse them above the two limits", switch=True, topic=topics.FEATURES)
-    in_flight: int = flag(MOST_READS, SERVERS, _count, "400",
+    in_flight: int = flag(MOST_READS, SERVERS, parsers.count, "400",
         text="reading requests served at a time; 0 is no limit. With priority and fairness, the sum of both limits is divided", value="N",
         live=True)
-    mutating_in_flight: int = flag(MOST_WRITES, SERVERS, _count, "200",
+    mutating_in_flight: int = flag(MOST_WRITES, SERVERS, parsers.count, "200",
         text="writing requests served at a time; 0 is no limit", value="N", live=True)
-    encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
+    encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, parsers.count, str(64 << 20),
         text="memory for cached encodings of objects: compressed, as Table rows, protobuf; 0 caches nothing", value="N")
     watches: int = MAX_WATCHES
 
@@ -538,9 +386,9 @@ class Shutdown:
 
     TOPIC: ClassVar[str] = topics.GENERIC
 
-    delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+    delay_seconds: float = flag("shutdown-delay-duration", SERVERS, parsers.seconds, {DEV: "0s", SERVE: "10s"},
         text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION", live=True)
-    watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+    watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, parsers.seconds, {DEV: "0s", SERVE: "10s"},
         text="time over which the ends of open watches are spread", value="DURATION", live=True)
 
 
@@ -550,7 +398,7 @@ class Logging:
 
     format: str = flag("logging-format", EVERYWHERE, Choice(LOG_FORMATS), "text",
         text="form of log lines", value="text|json", live=True)
-    verbosity: int = flag("v", EVERYWHERE, _count, "0",
+    verbosity: int = flag("v", EVERYWHERE, parsers.count, "0",
         text="how much to log: 3 adds each request, 4 and more details", value="LEVEL", live=True)
 # fmt: on
 

@@ -25,7 +25,7 @@ from apiserver import resources, server
 from apiserver.admission.webhooks import resolution
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
-from apiserver.config import config, store_address
+from apiserver.config import config, parsers, store_address
 from apiserver.filters import request_info
 from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
@@ -706,7 +706,7 @@ async def _everything_that_is_asked(group: str) -> set[Right]:
     await trust.first(1)
     known = namespaces.Namespaces(asking)
     await known.ask("any")
-    followed = configurations.reflectors(asking, config.PLUGINS.__contains__)
+    followed = configurations.reflectors(asking, parsers.PLUGINS.__contains__)
     limits = quotas.Quotas(asking, followed["quotas"])
     await limits.list("any")
     await limits.get("any", "any")

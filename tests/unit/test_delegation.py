@@ -21,7 +21,7 @@ from apiserver.cluster import front, namespaces
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
-from apiserver.config import config
+from apiserver.config import config, parsers
 from apiserver.filters.request_info import parse
 from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
@@ -199,7 +199,7 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
         assert delegates.tokens is not None
         assert (await delegates.tokens.review("t")).name == "joe"
         assert (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
-        assert plugins(delegates) == list(config.PLUGINS)
+        assert plugins(delegates) == list(parsers.PLUGINS)
     assert len(plane.asked(ACCESS_REVIEWS)) == len(plane.asked(TOKEN_REVIEWS)) == 1
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]

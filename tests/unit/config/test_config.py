@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.config import config
+from apiserver.config import config, parsers
 
 
 def mistakes(*argv: str, **environ: str) -> list[str]:
@@ -109,11 +109,11 @@ def test_admission_plugins_are_switched_by_the_names_of_their_classes() -> None:
 
     def asked(*flags: str) -> list[str]:
         admission = config.parse(["dev", *flags], {}).admission
-        return [name for name in config.PLUGINS if admission.asks(name)]
+        return [name for name in parsers.PLUGINS if admission.asks(name)]
 
     off = "OwnerReferencesPermissionEnforcement"
-    assert asked() == [name for name in config.PLUGINS if name != off]
-    assert asked(enable, off) == list(config.PLUGINS)
+    assert asked() == [name for name in parsers.PLUGINS if name != off]
+    assert asked(enable, off) == list(parsers.PLUGINS)
     assert asked(enable, "NodeRestriction") == asked(disable, off) == asked()
     both = asked(disable, "NodeRestriction", disable, "NamespaceLifecycle")
     assert both == [name for name in asked() if name not in ("NodeRestriction", "NamespaceLifecycle")]
@@ -506,7 +506,7 @@ def test_no_two_settings_are_called_the_same() -> None:
 
 def test_flag_with_a_default_can_be_given_only_to_actions_that_use_it() -> None:
     store = {"SLUICE_REDIS_URL": "redis://localhost:1"}
-    assert config.parse(["store", "init"], store).storage.object_bytes == config.LEAST_OBJECT_BYTES
+    assert config.parse(["store", "init"], store).storage.object_bytes == parsers.LEAST_OBJECT_BYTES
     with pytest.raises(config.ConfigError, match="--max-object-bytes: only for store import"):
         config.parse(["store", "init", "--max-object-bytes=4000000"], store)
 

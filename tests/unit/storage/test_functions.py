@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver.config.config import MOST_OBJECT_BYTES
+from apiserver.config.parsers import MOST_OBJECT_BYTES
 from apiserver.storage import functions, log
 from apiserver.storage.functions import Commands, Lost, Mutation
 from apiserver.storage.operations import administration
