@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from apiserver import metrics
 from apiserver.config.store_address import Node
+from apiserver.serving import pki
 from apiserver.storage import patience
 from apiserver.storage.bootstrap import follow_chain
 from apiserver.storage.errors import OutcomeUnknown, Unavailable
@@ -26,7 +31,8 @@ from apiserver.storage.store import Store, Stores, Write
 from apiserver.storage.upkeep import Upkeep
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.scope import Scope
-from tests.fixtures.clusters import Cluster, Member, resources_of, slot_of_resource
+from tests.fixtures.clusters import Cluster, Member, free_port_pair, resources_of, slot_of_resource
+from tests.fixtures.proxy import Proxy
 from tests.fixtures.sentinels import free_port, until
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, index_func, patient, value
 from tests.unit.storage.test_store import Ear
@@ -66,6 +72,30 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made.start()
     yield made
     made.stop()
+
+
+@pytest_asyncio.fixture
+async def behind_tls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Cluster, Path]]:
+    """Three primaries that announce a proxy each, which speaks TLS to clients; the file of its authority."""
+    folder = tmp_path_factory.mktemp("c")
+    kit = pki.kit(folder, hosts=["127.0.0.1"], user="x", groups=[], now=dt.datetime.now(dt.UTC))
+    authority = folder / "authority.pem"
+    authority.write_bytes(kit.ca_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "serving.crt", folder / "serving.key")
+    async with contextlib.AsyncExitStack() as stack:
+        members = []
+        for number in range(3):
+            own = free_port_pair()
+            proxy = Proxy(folder / f"n{number}" / "s", context=context)
+            await proxy.start()
+            stack.push_async_callback(proxy.stop)
+            announced = {"cluster_announce_port": str(proxy.port), "cluster_announce_bus_port": str(own + 10_000)}
+            members.append(Member(folder / f"n{number}", port=str(own), **announced))
+        made = Cluster(folder, members=members)
+        stack.callback(made.stop)
+        await asyncio.to_thread(made.start)
+        yield made, authority
 
 
 def alone(url: str, **options: Any) -> StoreOptions:
@@ -193,6 +223,23 @@ async def test_each_resource_is_served_by_the_owner_of_its_slot(cluster: Cluster
         assert await second[resource].barrier() == revision
         assert member("EXISTS", Commands(resource).keys.log) == 1
     assert first.store_state() is first.why_not_ready() is None
+
+
+async def test_cluster_behind_tls_is_found_from_one_node_and_written(
+    behind_tls: tuple[Cluster, Path], opening: Open
+) -> None:
+    cluster, authority = behind_tls
+    resources = one_on_each()
+    seed = cluster.url.replace("redis+", "rediss+", 1).partition(",")[0]
+    await administration.init(alone(seed, ca_file=authority), resources)
+    first = await opening(seed, *resources, durability="primary", ca_file=authority)
+    second = await opening(seed, *resources, durability="primary", ca_file=authority)
+    for member, resource in zip(cluster.members, resources, strict=True):
+        revision = await create(first[resource], "a")
+        assert await second[resource].barrier() == revision
+        assert member("EXISTS", Commands(resource).keys.log) == 1
+    with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await administration.check(alone(seed), resources)
 
 
 @pytest.mark.parametrize("way", ["move", "move_key_by_key"], ids=["atomic", "key by key"])
