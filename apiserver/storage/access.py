@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from apiserver import metrics
+from apiserver import files, metrics
 from apiserver.config import store_address
 from apiserver.config.tls_flags import OPENSSL_CIPHERS
 from apiserver.storage.options import StoreOptions
@@ -44,7 +44,7 @@ def tls_context(options: StoreOptions) -> ssl.SSLContext | None:
     paths = (options.ca_file, options.cert_file, options.key_file)
     if not any(paths) and "ssl_" in options.url:
         return None
-    return _context(*paths, tuple(map(_state, paths)))
+    return _context(*paths, tuple(files.state(path) if path else None for path in paths))
 
 
 @functools.lru_cache(maxsize=4)
@@ -72,14 +72,6 @@ def _context(ca: Path | None, cert: Path | None, key: Path | None, _states: obje
 
 def _no_passphrase() -> str:
     raise ValueError("the key is encrypted")  # OpenSSL would ask at the terminal
-
-
-def _state(path: Path | None) -> object:
-    try:
-        found = path.stat() if path is not None else None
-    except OSError as error:
-        return error.errno
-    return found and (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _reason(error: Exception) -> str:
