@@ -24,7 +24,7 @@ COPY structuredmerge ./structuredmerge
 RUN /opt/build/bin/python -m hatchling build --target wheel --directory dist \
     && /opt/build/bin/pip --python /opt/sluice/bin/python install --no-compile --no-deps --no-index dist/*.whl
 
-COPY image/root image/sbom.py /image/
+COPY image/root image/imports.py image/sbom.py /image/
 RUN /image/root /root-of-image
 
 # What the image is made of, as CycloneDX: `docker build --target sbom --output dist .`

