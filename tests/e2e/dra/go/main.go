@@ -22,7 +22,6 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
 	"k8s.io/kubernetes/test/e2e/framework/testfiles"
 	e2etestingmanifests "k8s.io/kubernetes/test/e2e/testing-manifests"
-	_ "k8s.io/kubernetes/test/utils/format"
 )
 
 // outcome stands for the testing.T of a suite that `go test` runs.
