@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from apiserver.apimachinery import releases
+from apiserver.apimachinery.releases import V1_37, Release, since
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.connection import Connection
 
+RELEASE = Release(*map(int, binaries.minor().split(".")))
+"""That of the chosen control plane."""
 V1 = "/apis/resource.k8s.io/v1"
 CORE = "/api/v1"
 DRIVER, CLASS = "gpu.example.com", "gpus"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a release has DeviceTaintRules: the version of the group in which scheduler and controllers read them, and the flags that
+    kube-apiserver and its clients need."""
+
+    version: str
+    flags: Sequence[str] = ()
+
+
+RULES = releases.at(
+    RELEASE, since(V1_37, Rules("v1"), before=Rules("v1beta2", ("--feature-gates=DRADeviceTaintRules=true",)))
+)
 
 
 def made(admin: Connection, path: str, body: Object) -> Object:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from apiserver.apimachinery import releases
+from apiserver.apimachinery.releases import V1_37
 from tests.e2e.controlplane.bed import DRA_GROUP, SERVED, Bed
 from tests.e2e.controlplane.plane import ControlPlane, until
 from tests.e2e.dra import images
 from tests.e2e.dra.kubelets import Kubelets
 from tests.e2e.node.cluster import Node
-from tests.e2e.node.deployment import TAKEN_OVER, Deployment
+from tests.e2e.node.deployment import Deployment, serving
 from tests.e2e.node.isolation import STATE
+from tests.e2e.workloads import RELEASE, RULES
 
 BUILT_IN, SLUICE = "built-in", "sluice"
 NODES = ("node-1", "node-2", "node-3")
@@ -24,7 +26,7 @@ ON_BY_DEFAULT = "!/Feature:/ && !/^Alpha$/"
 """Labels of specs that need no kubelet."""
 OF_A_KUBELET = "!/Feature:OffByDefault/ && !/^Alpha$/"
 OF_RULES = "/^FeatureGate:DRADeviceTaintRules$/ && !/^Alpha$/"
-RULES = "--feature-gates=DRADeviceTaintRules=true"
+"""Those are off by default until 1.37."""
 OLDER = SERVED[DRA_GROUP][1:]
 
 
@@ -88,61 +90,36 @@ PLACES: Places = {BUILT_IN: _built_in, SLUICE: _sluice}
 # On a node
 
 
-def _serving(*versions: str, v1: bool) -> str:
-    """The flag by which kube-apiserver serves these versions itself."""
-    served = {"v1": v1, **dict.fromkeys(versions, True)}
-    words = (f"{DRA_GROUP}/{version}={str(on).lower()}" for version, on in served.items())
-    return f"--runtime-config={','.join(words)}"
-
-
 @contextlib.contextmanager
 def _built_in_on_a_node(folder: pathlib.Path) -> Iterator[Place]:
-    flags = _serving(*OLDER, v1=True)
-    with Node(folder, flags=[flags]) as node:
-        yield _on(node, lambda: node.plane.restart(flags, RULES, client_flags=[RULES]))
+    flag = serving(*OLDER)
+    with Node(folder, flags=[flag]) as node:
+        yield _on(node, flag)
 
 
 @contextlib.contextmanager
 def _sluice_on_a_node(folder: pathlib.Path) -> Iterator[Place]:
+    flag = serving(v1=False)
     with Node(folder) as node:
         deployment = Deployment(node, folder / "deployment")
         deployment.load_images()
-        deployment.take_over("test", _serving(v1=False))
+        deployment.take_over("test", flag)
         for version in OLDER:
-            _register(deployment, version)
-
-        def with_rules() -> None:
-            """The rules are kube-apiserver's, in a version of the group that is then all its own."""
-            node.kubectl("delete", "apiservice", f"v1beta2.{DRA_GROUP}")
-            node.plane.restart(_serving("v1beta2", v1=False), RULES, client_flags=[RULES])
-
-        yield _on(node, with_rules)
+            deployment.register(version)
+        yield _on(node, flag)
 
 
-def _register(deployment: Deployment, version: str) -> None:
-    """An older version of the group, as docs/take-over.md has it."""
-    node = deployment.node
-    found = json.loads(node.kubectl("get", "apiservice", TAKEN_OVER, "--output=json").stdout)["spec"]
-    name = f"{version}.{DRA_GROUP}"
-    priority = found["versionPriority"] - SERVED[DRA_GROUP].index(version)
-    node.apply(
-        [
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": name},
-                "spec": {**found, "version": version, "versionPriority": priority},
-            }
-        ]
-    )
-    deployment.until_available(name)
-
-
-def _on(node: Node, with_rules: Callable[[], None]) -> Place:
+def _on(node: Node, flag: str) -> Place:
+    """`flag` says what kube-apiserver serves of the group itself."""
     for archive in images.archives():
         node.load_image(archive)
+
+    def with_rules() -> None:
+        node.plane.restart(flag, *RULES.flags, client_flags=RULES.flags)
+
+    rounds = (Round(OF_A_KUBELET), releases.until(V1_37, Round(OF_RULES, with_rules)))
     words = [f"--kubelet-root-dir={STATE / 'kubelet'}"]
-    return Place(node.plane, [Round(OF_A_KUBELET), Round(OF_RULES, with_rules)], words)
+    return Place(node.plane, releases.at(RELEASE, rounds), words)
 
 
 ON_A_NODE: Places = {BUILT_IN: _built_in_on_a_node, SLUICE: _sluice_on_a_node}

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.controlplane.bed import DRA_GROUP, NAMESPACE, PROJECT, SERVICE
+from tests.e2e.controlplane.bed import DRA_GROUP, NAMESPACE, PROJECT, SERVED, SERVICE
 from tests.e2e.controlplane.plane import until
 from tests.e2e.node import images
 from tests.e2e.node.cluster import Node
@@ -24,6 +24,13 @@ PATIENCE = "--timeout=110s"
 ONE_NODE = "one-node"
 """The overlay `ha-store` as a cluster of one node without cert-manager can have it."""
 SMALL = {"cpu": "10m", "memory": "64Mi"}
+
+
+def serving(*versions: str, v1: bool = True) -> str:
+    """The flag by which kube-apiserver serves these versions of `resource.k8s.io` itself."""
+    served = {**dict.fromkeys(versions, True), "v1": v1}
+    words = (f"{DRA_GROUP}/{version}={str(on).lower()}" for version, on in served.items())
+    return f"--runtime-config={','.join(words)}"
 
 
 class Deployment:
@@ -63,6 +70,23 @@ class Deployment:
         self.node.kubectl("apply", "--kustomize", str(registered))
         self.until_available(TAKEN_OVER)
         self.node.plane.restart(*flags, client_flags=client_flags)
+
+    def register(self, version: str) -> None:
+        """Make it the server of another version of the group that was taken over, as docs/take-over.md has it."""
+        found = json.loads(self.node.kubectl("get", "apiservice", TAKEN_OVER, "--output=json").stdout)["spec"]
+        name = f"{version}.{DRA_GROUP}"
+        priority = found["versionPriority"] - SERVED[DRA_GROUP].index(version)
+        self.node.apply(
+            [
+                {
+                    "apiVersion": "apiregistration.k8s.io/v1",
+                    "kind": "APIService",
+                    "metadata": {"name": name},
+                    "spec": {**found, "version": version, "versionPriority": priority},
+                }
+            ]
+        )
+        self.until_available(name)
 
     def kustomization(self, name: str, overlay: str, *components: str) -> pathlib.Path:
         """A folder with the overlay, the Job that creates the store, and components over both."""

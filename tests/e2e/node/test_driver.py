@@ -12,21 +12,17 @@ from typing import Any
 import pytest
 
 from tests.e2e import workloads
-from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import until
 from tests.e2e.node import images
 from tests.e2e.node.containerd import CDI
-from tests.e2e.node.deployment import PATIENCE, Deployment
+from tests.e2e.node.deployment import PATIENCE, Deployment, serving
 from tests.e2e.node.driver import CONTAINER, DAEMON, DEVICES, NAME, NAMESPACE, Driver
+from tests.e2e.workloads import RULES
 
-# DeviceTaintRules are in v1 since 1.37. In 1.36 they are in v1beta2, which is kube-apiserver's own here, and off by default.
-RULES_VERSION = "v1" if binaries.minor() >= "1.37" else "v1beta2"
-RULES = () if RULES_VERSION == "v1" else ("--feature-gates=DRADeviceTaintRules=true",)
-OF_RULES = "" if RULES_VERSION == "v1" else f",{DRA_GROUP}/{RULES_VERSION}=true"
 SLICES, CLAIMS = f"{workloads.V1}/resourceslices", f"{workloads.V1}/namespaces/default/resourceclaims"
-TAINTS = f"/apis/{DRA_GROUP}/{RULES_VERSION}/devicetaintrules"
+TAINTS = f"/apis/{DRA_GROUP}/{RULES.version}/devicetaintrules"
 PODS = "/api/v1/namespaces/default/pods"
 TEMPLATES = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
 TEMPLATE = "one-gpu"
@@ -38,7 +34,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def built_in(sluice: Deployment) -> Iterator[Driver]:
     """Install the driver with the group of kube-apiserver, as a control. Remove it before Sluice takes the group over."""
-    sluice.node.plane.restart(f"--runtime-config={DRA_GROUP}/v1=true{OF_RULES}", *RULES, client_flags=RULES)
+    sluice.node.plane.restart(serving(RULES.version), *RULES.flags, client_flags=RULES.flags)
     driver = _installed(sluice)
     yield driver
     driver.uninstall()
@@ -46,7 +42,8 @@ def built_in(sluice: Deployment) -> Iterator[Driver]:
 
 @pytest.fixture(scope="module")
 def driver(sluice: Deployment) -> Driver:
-    sluice.take_over("test", f"--runtime-config={DRA_GROUP}/v1=false{OF_RULES}", *RULES, client_flags=RULES)
+    sluice.take_over("test", serving(v1=False), *RULES.flags, client_flags=RULES.flags)
+    sluice.register(RULES.version)
     return _installed(sluice)
 
 
@@ -291,7 +288,7 @@ def test_restarted_driver_keeps_slices_and_pods_and_serves_new_ones(
 def test_tainted_device_loses_its_pod_and_gets_another_after_the_taint(
     driver: Driver, admin: Connection, pair: list[Object]
 ) -> None:
-    """By a DeviceTaintRule. In 1.36 kube-apiserver keeps it, since 1.37 Sluice."""
+    """By a DeviceTaintRule."""
     start(admin, "sick", {"gpu": {"resourceClaimTemplateName": TEMPLATE}})
     until_ready(driver, "sick")
     [claim] = claims_of(admin, "sick")
