@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import http.client
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -63,16 +65,22 @@ class Kubelets:
         waited = RENEW_SECONDS
         with self.plane.connect() as admin:
             while True:
-                if waited >= RENEW_SECONDS:
-                    waited = 0.0
-                    for name in self.names:
-                        self._renew(admin, name)
-                for pod in admin.ask("GET", f"{CORE}/pods?resourceVersion=0").json.get("items", ()):
-                    if pod["spec"].get("nodeName") in self.names:
-                        self._sync(admin, pod)
+                # As kubelets do, while kube-apiserver restarts.
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    if waited >= RENEW_SECONDS:
+                        for name in self.names:
+                            self._renew(admin, name)
+                        waited = 0.0
+                    self._look(admin)
                 if self._ended.wait(LOOK_SECONDS):
                     return
                 waited += LOOK_SECONDS
+
+    def _look(self, admin: Connection) -> None:
+        listed = admin.ask("GET", f"{CORE}/pods?resourceVersion=0")
+        for pod in listed.json["items"] if listed.status == 200 else ():
+            if pod["spec"].get("nodeName") in self.names:
+                self._sync(admin, pod)
 
     def _renew(self, admin: Connection, name: str) -> None:
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _now(micro=True)}

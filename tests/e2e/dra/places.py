@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from apiserver.apimachinery import releases
-from apiserver.apimachinery.releases import V1_37
+from apiserver.apimachinery.releases import V1_37, since, until
+from tests.e2e.controlplane import plane as planes
 from tests.e2e.controlplane.bed import DRA_GROUP, SERVED, Bed
-from tests.e2e.controlplane.plane import ControlPlane, until
+from tests.e2e.controlplane.plane import ControlPlane
 from tests.e2e.dra import images
 from tests.e2e.dra.kubelets import Kubelets
 from tests.e2e.node.cluster import Node
@@ -27,6 +28,11 @@ ON_BY_DEFAULT = "!/Feature:/ && !/^Alpha$/"
 OF_A_KUBELET = "!/Feature:OffByDefault/ && !/^Alpha$/"
 OF_RULES = "/^FeatureGate:DRADeviceTaintRules$/ && !/^Alpha$/"
 """Those are off by default until 1.37."""
+OF_POOLS = "/^FeatureGate:DRAResourcePoolStatus$/"
+ALPHA = "v1alpha3"
+"""The version with ResourcePoolStatusRequests."""
+POOL_GATES = ("DRAResourcePoolStatus", since(V1_37, "DRAPartitionableDevicesType"))
+POOLS = f"--feature-gates={','.join(f'{gate}=true' for gate in releases.at(RELEASE, POOL_GATES))}"
 OLDER = SERVED[DRA_GROUP][1:]
 
 
@@ -48,8 +54,8 @@ class Place:
     def until_ready(self) -> None:
         """Until pods can be started. (A new node is tainted for a moment after it says that it is ready.)"""
         with self.plane.connect() as admin:
-            until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
-            until(
+            planes.until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
+            planes.until(
                 lambda: not any(node["spec"].get("taints") for node in admin.ask("GET", "/api/v1/nodes").json["items"]),
                 "the nodes are ready",
             )
@@ -63,25 +69,44 @@ Places = Mapping[str, Callable[[pathlib.Path], contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def _built_in(folder: pathlib.Path) -> Iterator[Place]:
-    with ControlPlane(folder, controllers=True, scheduler=True, flags=FLAGS) as plane:
+    flags = (*FLAGS, serving(ALPHA))
+    with ControlPlane(folder, controllers=True, scheduler=True, flags=flags) as plane:
         plane.start_clients()
-        with _with_kubelets(plane) as place:
+        with _with_kubelets(plane, lambda: _start_with_pools(plane)) as place:
             yield place
 
 
 @contextlib.contextmanager
 def _sluice(folder: pathlib.Path) -> Iterator[Place]:
-    with (
-        Bed(folder, group=DRA_GROUP, controllers=True, scheduler=True, flags=FLAGS) as bed,
-        _with_kubelets(bed.plane) as place,
-    ):
+    versions = (*SERVED[DRA_GROUP], ALPHA)
+    bed = Bed(
+        folder,
+        group=DRA_GROUP,
+        versions=versions,
+        controllers=True,
+        scheduler=True,
+        flags=FLAGS,
+        serve_flags=[serving(ALPHA)],
+    )
+
+    def with_pools() -> None:
+        bed.serve_flags = [*bed.serve_flags, POOLS]
+        for replica in bed.replicas:
+            replica.replace()
+        _start_with_pools(bed.plane)
+
+    with bed, _with_kubelets(bed.plane, with_pools) as place:
         yield place
 
 
+def _start_with_pools(plane: ControlPlane) -> None:
+    plane.restart(*plane.flags, POOLS, client_flags=[POOLS])
+
+
 @contextlib.contextmanager
-def _with_kubelets(plane: ControlPlane) -> Iterator[Place]:
+def _with_kubelets(plane: ControlPlane, with_pools: Callable[[], None]) -> Iterator[Place]:
     with Kubelets(plane, NODES):
-        yield Place(plane, [Round(ON_BY_DEFAULT)])
+        yield Place(plane, [Round(ON_BY_DEFAULT), Round(OF_POOLS, with_pools)])
 
 
 PLACES: Places = {BUILT_IN: _built_in, SLUICE: _sluice}
@@ -117,7 +142,7 @@ def _on(node: Node, flag: str) -> Place:
     def with_rules() -> None:
         node.plane.restart(flag, *RULES.flags, client_flags=RULES.flags)
 
-    rounds = (Round(OF_A_KUBELET), releases.until(V1_37, Round(OF_RULES, with_rules)))
+    rounds = (Round(OF_A_KUBELET), until(V1_37, Round(OF_RULES, with_rules)))
     words = [f"--kubelet-root-dir={STATE / 'kubelet'}"]
     return Place(node.plane, releases.at(RELEASE, rounds), words)
 
