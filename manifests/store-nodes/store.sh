@@ -13,9 +13,9 @@ admin=$(sed -n 's/^requirepass //p' "$etc/auth/auth.conf")
 export VALKEYCLI_AUTH="$admin" REDISCLI_AUTH="$admin"
 umask 077
 
-# The address of a pod's Service, as soon as DNS has it.
+# The address of a pod's Service, as soon as DNS has it. Without the namespace, a pod's own name is that of its host (/etc/hosts).
 address() {
-  until getent hosts "$name-$1" | { read -r found _ && echo "$found"; }; do sleep 1; done
+  until getent hosts "$name-$1.$POD_NAMESPACE.svc" | { read -r found _ && echo "$found"; }; do sleep 1; done
 }
 
 # Asks this pod's node.

@@ -31,7 +31,12 @@ CLI = f"""#!/bin/sh
 exec {sys.executable} -IS {PROJECT}/tests/fixtures/valkey_cli.py "$@"
 """
 GETENT = """#!/bin/sh
-[ "$1" = hosts ] && echo "127.0.77.$((${2##*-} + 1)) $2"
+# As in a pod: /etc/hosts says of its own name the address of the pod. That of its Service is known by a name with the namespace.
+case "$1 $2" in
+  "hosts $POD_NAME") echo "127.0.78.1 $2" ;;
+  "hosts sluice-valkey-"?.sluice-system.svc) number=${2%%.*} && echo "127.0.77.$((${number##*-} + 1)) $2" ;;
+  *) exit 2 ;;
+esac
 """
 
 
@@ -51,6 +56,7 @@ class Pod:
         self._environ = {
             "PATH": f"{programs}:{os.environ['PATH']}",
             "POD_NAME": f"sluice-valkey-{number}",
+            "POD_NAMESPACE": "sluice-system",
             "STORE_DATA": str(self.data),
             "STORE_ETC": str(folder / "etc"),
             "STORE_LOCAL": self.address,
