@@ -65,9 +65,9 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the last lines of the pods' logs after a failed test: the pods are deleted soon."""
+    """Show the last lines of the pods' logs after a failed test: the pods are deleted soon, and with the last test the node."""
     report = yield
-    if report.failed and isinstance(item, pytest.Function):
+    if report.failed and report.when != "teardown" and isinstance(item, pytest.Function):
         for deployment in {value for value in item.funcargs.values() if isinstance(value, Deployment)}:
             for pod in deployment.names() + deployment.names("store"):
                 said = deployment.kubectl("logs", pod, "--all-containers", f"--tail={LINES}", check=False)
