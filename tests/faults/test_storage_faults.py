@@ -642,6 +642,24 @@ async def test_another_version_of_the_library_is_refused(own_server: Server, ope
     await stores.ready()
 
 
+async def test_running_server_reads_on_under_another_version_of_the_library(own_server: Server, opening: Open) -> None:
+    """An upgrade that changes the library leaves servers of the old version readable until they are replaced (docs/upgrade.md)."""
+    await install(own_server, THINGS)
+    stores = await opening(own_server, THINGS, monitor_seconds=0.1)
+    store = stores[THINGS]
+    await create(store, "a")
+    own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE.replace(b"TRIM_STEP = ", b"TRIM_STEP = 1 + "))
+    await eventually(lambda: "function library is" in (store.store_state() or ""))
+    with pytest.raises(Unavailable, match="function library is"):
+        await create(store, "b")
+    assert await store.barrier() == store.applied
+    assert store.view().count() == 1
+    assert stores.why_not_ready() is None
+    await install(own_server, THINGS)
+    await create_patiently(store, "b")
+    assert_agreement(own_server, store)
+
+
 async def test_slow_script_of_another_client_costs_only_time(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS, reply_seconds=0.5, deadline_seconds=0.4)

@@ -45,3 +45,13 @@ def test_the_ratios_of_the_readme_are_the_published_results() -> None:
     page = " ".join((PROJECT / "README.md").read_text().split())
     assert f"cost kube-apiserver and etcd {ratio('LIST identity c1')} times the CPU" in page
     assert f"and {ratio('memory with 10000 slices')} times the memory" in page
+
+
+def test_starts_of_the_page_about_restarts_are_those_of_the_benchmarks() -> None:
+    row = re.compile(r"^\| ([\d,]+)(?: slices)? \|(.+)\|$", re.MULTILINE)
+    number = re.compile(r"\d+(?:[.,]\d+)*")
+    measured = {slices: set(number.findall(cells)) for slices, cells in row.findall(tables.README.read_text())}
+    shown = row.findall((PROJECT / "docs" / "restarts.md").read_text())
+    assert [slices for slices, _ in shown] == ["10,000", "100,000"]
+    for slices, cells in shown:
+        assert set(number.findall(cells)) <= measured[slices]
