@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+import yaml
 from prometheus_client import PlatformCollector, ProcessCollector
 
 from apiserver import app, collectors, delegation, metrics
@@ -137,6 +138,46 @@ def test_a_page_links_to_files_and_headings_that_exist(page: pathlib.Path) -> No
         if "://" not in link and not (target.exists() and (not fragment or fragment in anchors(target))):
             broken.append(link)
     assert broken == []
+
+
+NAMED_TEST = re.compile(r"`(tests/[\w/.-]+\.py)(?:::|`: `)?(test_\w+)?")
+
+
+def test_pages_name_tests_that_exist() -> None:
+    named = {match for page in PAGES for match in NAMED_TEST.findall(page.read_text())}
+    assert len(named) > 50
+    files = {path: PROJECT / path for path, _ in named}
+    missing = {path for path, file in files.items() if not file.exists()}
+    assert missing == set()
+    texts = {path: file.read_text() for path, file in files.items()}
+    assert {(path, test) for path, test in named if test and f"def {test}(" not in texts[path]} == set()
+
+
+def test_values_behind_flags_on_pages_are_the_defaults() -> None:
+    """Compare texts such as `--max-requests-inflight` (400) with the default of `serve`."""
+    flags = {flag.option: flag for flag in config.FLAGS}
+    shown = re.compile(r"`(--[a-z-]+)`\s+\((\d+)( seconds)?\)")
+    found = {match for page in PAGES for match in shown.findall(page.read_text())}
+    assert len(found) >= 4
+    for option, value, unit in found:
+        default = flags[option].default_for(config.SERVE)
+        assert default is not None
+        assert flags[option].parse(default) == float(value), option
+        assert default.endswith("s") == bool(unit), option
+
+
+def test_pages_name_the_most_watches_of_a_process() -> None:
+    for name in ("watches.md", "scaling.md"):
+        assert f"{config.MAX_WATCHES:,}" in (PROJECT / "docs" / name).read_text(), name
+
+
+def test_pages_forward_the_port_that_the_pods_have() -> None:
+    [container] = yaml.safe_load((PROJECT / "manifests" / "base" / "deployment.yaml").read_text())["spec"]["template"][
+        "spec"
+    ]["containers"]
+    ports = {str(port["containerPort"]) for port in container["ports"]}
+    forwarded = re.compile(r"port-forward (?:POD|deployment/sluice) (\d+)")
+    assert {port for page in PAGES for port in forwarded.findall(page.read_text())} == ports
 
 
 def test_home_page_of_the_handbook_names_every_page() -> None:
