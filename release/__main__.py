@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made.rename(out)
     print((out / "SHA256SUMS").read_text(), end="")
     print(f"{out}: version {release.version}, commit {release.commit}, {release.date}")
+    for image in checkout.images_without_digest(PROJECT):
+        print(f"release: {image} has no digest: see docs/releasing.md, Images", file=sys.stderr)
     return 0
 
 

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from apiserver import buildinfo
 
 VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
+IMAGE = re.compile(r"^ *(?:image: |FROM )([^\s@]+[/:][^\s@]+)(@sha256:[0-9a-f]{64})?(?: AS \S+)?$", re.MULTILINE)
+"""An image of a registry. `sluice` and `scratch` have neither registry nor tag."""
 
 
 class Refused(Exception):
@@ -63,6 +65,16 @@ def check(project: pathlib.Path, release: Release) -> None:
     if git(project, "tag", "--list", tag) and git(project, "rev-list", "-1", tag) != release.commit:
         raise Refused(f"the tag {tag} names another commit: a version is released once")
     notes(project, release)
+
+
+def images_without_digest(project: pathlib.Path) -> list[str]:
+    """Return the images that the Dockerfile, the manifests and the chart name by a tag alone, which others can move."""
+    files = [
+        project / "Dockerfile",
+        *(file for part in ("manifests", "charts") for file in (project / part).rglob("*.yaml")),
+    ]
+    named = [match for file in files for match in IMAGE.findall(file.read_text())]
+    return sorted({image for image, digest in named if not digest})
 
 
 def notes(project: pathlib.Path, release: Release) -> str:
