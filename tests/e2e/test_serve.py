@@ -22,19 +22,12 @@ import pytest
 
 from apiserver.storage.operations import embedded
 from tests.fixtures.authorities import SERVER, Holder, issue
-from tests.fixtures.processes import free_port
+from tests.fixtures.processes import free_port, handed
 from tests.fixtures.server import Reply
 
 GROUP = "resource.sluice.dev"
 V1 = f"/apis/{GROUP}/v1"
 SECONDS = 120.0
-HAND_OVER = """
-import os, sys
-os.dup2(int(sys.argv[1]), 3)
-os.environ["LISTEN_FDS"] = "1"
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-"""Starts a command with a socket as a service manager passes it."""
 
 
 def until(happens: Callable[[], bool], what: str) -> None:
@@ -141,7 +134,7 @@ class Serve:
         environ = {**os.environ, "SLUICE_REDIS_URL": url}
         command = [sys.executable, "-m", "apiserver", *words]
         if sock is not None:
-            command = [sys.executable, "-c", HAND_OVER, str(sock.fileno()), *command]
+            command = handed(sock, command)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 command, stderr=log, env=environ, pass_fds=[sock.fileno()] if sock is not None else []
@@ -352,7 +345,7 @@ def test_service_of_the_systemd_example_restarts_without_a_refused_client(
 
     with socket.create_server(("127.0.0.1", 0), backlog=64) as sock:
         port = sock.getsockname()[1]
-        started = [sys.executable, "-c", HAND_OVER, str(sock.fileno()), *command]
+        started = handed(sock, command)
 
         def start() -> subprocess.Popen[bytes]:
             environ = {**os.environ, "SLUICE_REDIS_URL": store}

@@ -26,7 +26,7 @@ from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.pki import Pair
 from tests.e2e.controlplane.plane import ControlPlane, until
 from tests.fixtures import steps
-from tests.fixtures.processes import Process, free_port
+from tests.fixtures.processes import Process, free_port, handed
 from tests.fixtures.valkey import Server
 
 PROJECT = pathlib.Path(__file__).resolve().parents[3]
@@ -35,13 +35,6 @@ NAMESPACE, SERVICE = "sluice-system", "sluice"
 OWN_GROUP, DRA_GROUP = "resource.sluice.dev", "resource.k8s.io"
 SERVED = {DRA_GROUP: ("v1", "v1beta2", "v1beta1")}
 SECONDS = 120.0
-HAND_OVER = """
-import os, sys
-os.dup2(int(sys.argv[1]), 3)
-os.environ["LISTEN_FDS"] = "1"
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-"""Starts a command with a listening socket as a service manager passes it."""
 
 Object = dict[str, Any]
 Routing = Literal["external-name", "endpoint-slices"]
@@ -66,9 +59,8 @@ class Replica:
             self.socket = self._listen()
         self._generation += 1
         log = self.bed.folder / f"sluice-{self.number}.{self._generation}.log"
-        command = [sys.executable, "-c", HAND_OVER, str(self.socket.fileno()), sys.executable, "-m", "apiserver"]
         self.process = Process(
-            [*command, *self.bed.arguments(self)],
+            handed(self.socket, [sys.executable, "-m", "apiserver", *self.bed.arguments(self)]),
             log=log,
             environ=self.bed.environment(),
             pass_fds=[self.socket.fileno()],
