@@ -615,6 +615,7 @@ LOOP_STEP_SECONDS = Histogram(
     "CPU time of one step of the event loop, during which no other client is served; the budget is 0.02.",
     _STEP_SECONDS,
 )
+LOOP_TASKS = Gauge("sluice_event_loop_tasks", "Tasks of the event loop that have not ended.")
 COLLECTION_SECONDS = Histogram(
     "sluice_garbage_collection_seconds",
     "CPU time of one garbage collection in any thread, during which no other thread computes.",

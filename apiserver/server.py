@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apiserver import app as composition
+from apiserver import metrics
 from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.releases import Release
 from apiserver.app import App
@@ -134,6 +135,8 @@ class Server:
 
     def open(self) -> None:
         METER.serving = True
+        loop = asyncio.get_running_loop()
+        metrics.LOOP_TASKS.only.set_function(lambda: len(asyncio.all_tasks(loop)))
         self._listener.open()
 
     async def _renew(self) -> None:
