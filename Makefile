@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra bench next docs binaries lock wheels chart release clean
+.PHONY: help venv run test test-unit rewritten test-python test-busy test-releases lint fix types cluster promises differential hostile faults fuzz e2e-kind e2e-node e2e-dra soak bench next docs binaries lock wheels chart release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -86,6 +86,9 @@ hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of
 
 faults: venv ## faults in a store of each form and in its servers, drawn from a seed, and a judge of all that clients got (ARGS=--help; python -m tests.faults.bugs plants bugs that it must find)
 	$(BIN)/python -m tests.faults $(ARGS)
+
+soak: venv ## half an hour of writes, 500 watchers, lists and restarts, and a judge of all that must not grow (ARGS="--minutes 30 --writes 200"; ARGS=--help)
+	$(BIN)/python -m tests.soak $(ARGS)
 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh

@@ -63,6 +63,8 @@ class Connection:
         self.target = target
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
+        self.last = False
+        """Whether the server ends the connection with its last answer."""
 
     async def open(self) -> Connection:
         t = self.target
@@ -99,6 +101,7 @@ class Connection:
         header = await self.reader.readuntil(b"\r\n\r\n")
         status = int(header[9:12])
         lower = header.lower()
+        self.last = b"\r\nconnection: close\r\n" in lower
         kept, size = bytearray(), 0
         at = lower.find(b"content-length:")
         if at >= 0:
@@ -323,4 +326,69 @@ async def watcher(target: Target, query: str, seen: Seen, *, accept: str = JSON)
     status = await protocol.opened
     if not status.endswith(b"200"):
         raise RuntimeError(f"watch answered {status!r}")
+    return protocol
+
+
+class Lines(asyncio.Protocol):
+    """One watch whose events are passed on one by one, as JSON without the end of the line. `ended` tells whether it ended as it should:
+    with the last chunk of its body."""
+
+    def __init__(self, request: bytes, line: Callable[[bytes], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.status: asyncio.Future[int] = loop.create_future()
+        self.ended: asyncio.Future[bool] = loop.create_future()
+        self.transport: asyncio.Transport
+        self._request, self._line = request, line
+        self._buffer, self._rest = bytearray(), b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(self._request)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.status.done():
+            self.status.set_result(0)
+        if not self.ended.done():
+            self.ended.set_result(False)
+
+    def data_received(self, data: bytes) -> None:
+        if self.status.cancelled():
+            return
+        buffer = self._buffer
+        buffer += data
+        if not self.status.done():
+            head = buffer.find(b"\r\n\r\n")
+            if head < 0:
+                return
+            self.status.set_result(int(buffer[9:12]))
+            del buffer[: head + 4]
+        if self.status.result() == 200:
+            self._chunks(buffer)
+        else:
+            self.transport.close()
+
+    def _chunks(self, buffer: bytearray) -> None:
+        at = 0
+        while (end := buffer.find(b"\r\n", at)) >= 0:
+            start, size = end + 2, int(buffer[at:end], 16)
+            if len(buffer) < start + size + 2:
+                break
+            if not size:
+                self.ended.set_result(not self._rest)
+                self.transport.close()
+                break
+            at = start + size + 2
+            *lines, self._rest = (self._rest + buffer[start : start + size]).split(b"\n")
+            for line in lines:
+                self._line(line)
+        del buffer[:at]
+
+
+async def lines(target: Target, path: str, line: Callable[[bytes], None], *, accept: str = JSON) -> Lines:
+    """Open a watch; returns when the head of the answer is there. Its status is 0 if the connection ended before. Raises OSError."""
+    request = f"GET {path} HTTP/1.1\r\nHost: {target.host}\r\nAccept: {accept}\r\n\r\n"
+    _, protocol = await asyncio.get_running_loop().create_connection(
+        lambda: Lines(request.encode(), line), target.host, target.port, ssl=target.context
+    )
+    await protocol.status
     return protocol

@@ -76,19 +76,27 @@ def facts(*, upstream: bool, slices: int, quick: bool) -> dict[str, Any]:
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "slices": slices,
         "quick": quick,
-        "machine": {
-            "cores": os.cpu_count(),
-            "processor": _processor(),
-            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
-            "kernel": platform.release().partition("-")[0],
-        },
-        "versions": {
-            "sluice": apiserver.__version__,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("uvloop", "aiohttp")},
-            "valkey": _valkey(),
-        }
-        | ({"kube-apiserver": binaries.version().removeprefix("v")} if upstream else {}),
+        "machine": machine(),
+        "versions": versions() | ({"kube-apiserver": binaries.version().removeprefix("v")} if upstream else {}),
+    }
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
+        "kernel": platform.release().partition("-")[0],
+    }
+
+
+def versions() -> dict[str, str]:
+    """Name the versions of the programs and libraries that are measured."""
+    return {
+        "sluice": apiserver.__version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("uvloop", "aiohttp")},
+        "valkey": _valkey(),
     }
 
 
