@@ -3,7 +3,7 @@ import ssl
 
 import pytest
 
-from bench.client import Answer, Reader, Target, WatchProtocol
+from bench.client import Answer, Lines, Reader, Target, WatchProtocol
 from bench.deliveries import marks
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\nc\r\n, everybody!\r\n0\r\n\r\n"
@@ -13,6 +13,9 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\nhello, everybody!"
 
 class Written(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -57,3 +60,27 @@ async def test_events_are_seen_once_in_whatever_pieces_they_come() -> None:
         for at in range(0, len(stream), size):
             protocol.data_received(stream[at : at + size])
         assert sum(counted) == 3
+
+
+async def test_events_of_a_watch_come_whole_in_whatever_pieces_they_come() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    # Two events and the beginning of a third in the first chunk, its end in the second.
+    stream = head + b"b\r\nfirst\nseco\n\r\n3\r\nthi\r\n3\r\nrd\n\r\n0\r\n\r\n"
+    for size in range(1, len(stream) + 1):
+        seen: list[bytes] = []
+        watch = Lines(b"", seen.append)
+        watch.connection_made(Written())
+        for at in range(0, len(stream), size):
+            watch.data_received(stream[at : at + size])
+        watch.connection_lost(None)
+        assert seen == [b"first", b"seco", b"third"]
+        assert watch.status.result() == 200
+        assert watch.ended.result()
+
+
+async def test_a_watch_that_breaks_off_has_not_ended_as_it_should() -> None:
+    watch = Lines(b"", lambda _: None)
+    watch.connection_made(Written())
+    watch.data_received(b"HTTP/1.1 200 OK\r\n\r\n6\r\nfirst\n\r\n")
+    watch.connection_lost(None)
+    assert not watch.ended.result()
