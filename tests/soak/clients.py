@@ -31,6 +31,8 @@ PAUSE_SECONDS = 0.05
 LATEST_SECONDS = 120.0
 """A watch that ends later than this after its time has a fault."""
 LATER = (429, 503)
+MOST_REFUSED = 0.001
+"""The share of requests that may get these. A store whose disk stands still for three seconds refuses writes."""
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 LISTS = [
     (form, gzip, query)
@@ -68,6 +70,19 @@ class Traffic:
     stopping: bool = False
     acknowledged: int = 0
     """The newest version of a write that succeeded."""
+
+    def refused(self, what: str, status: int) -> None:
+        """Count an answer that asks the client to come again. Other answers without success are findings."""
+        if status in LATER:
+            self.counts[f"answers {status}"] += 1
+            self.counts["refused"] += 1
+        else:
+            self.found(f"{what}: {status}")
+
+    def judge_refusals(self) -> None:
+        done = self.counts["writes"] + self.counts["lists"] + self.counts["watches"]
+        if self.counts["refused"] > MOST_REFUSED * done:
+            self.found(f"{self.counts['refused']} of {done} requests were refused")
 
     def draw(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}-{name}")
@@ -186,8 +201,7 @@ async def write(traffic: Traffic, pool: Pool, one: Slice, stamp: str) -> None:
         traffic.acknowledged = max(traffic.acknowledged, version(answer))
         return
     if status:
-        traffic.counts[f"writes answered {status}"] += 1
-        traffic.found(f"{how} {one.name}: {status} {answer[:200]!r}")
+        traffic.refused(f"{how} {one.name}", status)
     status = 0
     while status not in (200, 404):
         await asyncio.sleep(PAUSE_SECONDS)
@@ -242,8 +256,7 @@ async def list_for_ever(traffic: Traffic) -> None:
             traffic.found(f"{place.name}: list {path} as {form.name}: {error!r}")
             continue
         if answer.status != 200:
-            traffic.counts[f"lists answered {answer.status}"] += 1
-            traffic.found(f"{place.name}: list {path} as {form.name}: {answer.status} {answer.start!r}")
+            traffic.refused(f"list {path} as {form.name}", answer.status)
             continue
         traffic.counts["lists"] += 1
         found = version(answer.start)
@@ -324,12 +337,11 @@ class Watcher:
         stream = await lines(self._place.target, self._path + query, self._line)
         try:
             status = stream.status.result()
-            if status in LATER:
-                self._traffic.counts[f"watches answered {status}"] += 1
-            elif status == 200:
+            if status == 200:
+                self._traffic.counts["watches"] += 1
                 await self._listen(stream.ended, seconds)
             elif status:
-                self._traffic.found(f"{self._name}: watch from {self.seen.position} answered {status}")
+                self._traffic.refused(f"{self._name}: watch from {self.seen.position}", status)
         finally:
             stream.transport.abort()
 

@@ -69,20 +69,19 @@ def curves() -> dict[str, Curve]:
 
 
 class Sampler:
-    """Samples of all processes, at even intervals. A process that is being replaced has none."""
+    """Samples of all processes, at even intervals. While a server is replaced, either of its processes may answer."""
 
     def __init__(self, places: list[Place], store: Server, traffic: Traffic) -> None:
         self.series: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._places, self._store, self._traffic = places, store, traffic
         self._began = time.perf_counter()
 
-    async def run(self, every: float, replacing: Callable[[], bool]) -> None:
+    async def run(self, every: float) -> None:
         for number in range(1, 1 << 30):
             await asyncio.sleep(max(0.0, self._began + number * every - time.perf_counter()))
             self._note(STORE, await asyncio.to_thread(samples.store, self._store, RESOURCE))
             for place in self._places:
-                if place.name == STEADY or not replacing():
-                    await self._sample(place)
+                await self._sample(place)
 
     async def _sample(self, place: Place) -> None:
         try:
@@ -131,7 +130,7 @@ class Soak:
             asyncio.ensure_future(task)
             for task in (
                 self._restart_for_ever(),
-                sampler.run(options.sample_seconds, lambda: self._replacement is not None),
+                sampler.run(options.sample_seconds),
                 clients.list_for_ever(traffic),
             )
         ]
@@ -151,6 +150,7 @@ class Soak:
         for watcher in watchers:
             if text := watcher.compare(log):
                 traffic.found(text)
+        traffic.judge_refusals()
         return self._result(seconds, sampler.series, watchers, traffic.counts["writes"] - before)
 
     def _result(
