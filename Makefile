@@ -102,7 +102,7 @@ e2e-dra: binaries ## Kubernetes' own specs for dynamic resource allocation, with
 fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=admission: policies in force on both; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-bench: venv ## measure (bench/README.md), and say which bounds are missed; ARGS=--upstream: beside kube-apiserver, ARGS=--quick: fewer samples
+bench: venv ## measure (bench/README.md), and say which bounds are missed; ARGS=--upstream: beside kube-apiserver, ARGS=--aggregated: through it, ARGS=--quick: fewer samples
 	$(BIN)/python -m bench $(ARGS)
 
 next: venv ## the work list of another Kubernetes release: what it answers otherwise than the recorded one (VERSION=1.38.0-alpha.2 ARGS="--output list.md")

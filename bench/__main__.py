@@ -1,8 +1,8 @@
 """`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each and what was missed.
 
 With `--upstream` a real kube-apiserver with etcd and its own `resource.k8s.io/v1` is measured too, each workload right after ours, because
-a machine is not equally fast all the time; then the ratios are printed. While one is measured, the other stands still. Every figure goes
-into a file (`--results`).
+a machine is not equally fast all the time; then the ratios are printed. While one is measured, the other stands still. With
+`--aggregated` clients ask Sluice through kube-apiserver. Every figure goes into a file (`--results`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import functools
 import shlex
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import uvloop
@@ -23,212 +20,38 @@ import uvloop
 from bench import (
     accounting,
     admission,
+    aggregated,
     bounds,
     cel,
-    client,
-    deliveries,
-    forms,
-    lists,
     picture,
     protobuf,
     reports,
     results,
     servers,
+    tables,
     workloads,
 )
 from bench.results import OURS, THEIRS, Results
 from bench.servers import Sluice
+from bench.steps import Run, Step
 from bench.workloads import Bench, Result
-
-QUICK = 3
-"""So many times fewer samples are taken with `--quick`."""
-WATCHERS = 1000
-UPSTREAM_LISTS = 3
-"""kube-apiserver, whose lists take twenty times as long, gets so many times fewer of them."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A workload. `ours`: kube-apiserver has nothing to compare, or the same whether warm or cold."""
-
-    group: str
-    name: str
-    run: Callable[[Bench], Awaitable[Result]]
-    ours: bool = False
-
-    def wanted(self, only: Sequence[str]) -> bool:
-        return not only or any(pattern == self.group or fnmatchcase(self.name, pattern) for pattern in only)
-
-
-class Run:
-    """The steps that the command line asks for."""
-
-    def __init__(self, *, slices: int, quick: bool) -> None:
-        self.slices = slices
-        self._parts = QUICK if quick else 1
-        self._samples = 1 if quick else 3
-
-    def _some(self, operations: int) -> int:
-        return max(1, operations // self._parts)
-
-    def filling(self) -> Iterator[Step]:
-        """Create the slices that all other steps use."""
-        slices = self.slices
-        yield Step("writes", "CREATE c1", lambda bench: bench.create(first=0, count=1000, clients=1))
-        yield Step("writes", "CREATE c16", lambda bench: bench.create(first=1000, count=slices - 2000, clients=16))
-        yield Step(
-            "writes",
-            "CREATE protobuf c16",
-            lambda bench: bench.create_from_protobuf(first=slices - 1000, count=1000, clients=16),
-        )
-
-    def steps(self) -> Iterator[Step]:
-        yield from self._reads()
-        yield from self._lists()
-        yield from self._cold()
-        yield from self._writes()
-        yield from self._watches()
-
-    def _reads(self) -> Iterator[Step]:
-        count = self._some(5000)
-        yield Step("reads", "GET c16", lambda bench: bench.get(operations=count, clients=16))
-        yield Step(
-            "reads", "GET c16 RV=0", lambda bench: bench.get(operations=count, clients=16, query="?resourceVersion=0")
-        )
-        yield Step(
-            "reads",
-            "GET protobuf c16",
-            lambda bench: bench.get(operations=count, clients=16, accept=client.PROTOBUF),
-        )
-
-    def _lists(self) -> Iterator[Step]:
-        for listing in lists.LISTINGS:
-            for clients, count in ((1, 24), (8, 32)):
-                yield Step("lists", f"{listing.name} c{clients}", self._list(listing, clients, self._some(count)))
-        yield Step(
-            "lists",
-            "LIST gzip under 50 writes/s",
-            lambda bench: lists.under_writes(
-                bench, lists.GZIP, objects=self.slices, lists=self._some(30), rate=50, every=0.2
-            ),
-        )
-        for gzip in (False, True):
-            yield Step("lists", f"walk by {lists.PAGE}{' gzip' if gzip else ''}", self._walk(gzip=gzip))
-        for form in forms.FORMS:
-            yield Step("lists", f"watch-list{'' if form is forms.WHOLE else f' {form.name}'}", self._watch_list(form))
-
-    def _list(self, listing: lists.Listing, clients: int, count: int) -> Callable[[Bench], Awaitable[Result]]:
-        def run(bench: Bench) -> Awaitable[Result]:
-            operations = max(clients, count if bench.ours else count // UPSTREAM_LISTS)
-            return lists.warm(bench, listing, objects=self.slices, clients=clients, operations=operations)
-
-        return run
-
-    def _walk(self, *, gzip: bool) -> Callable[[Bench], Awaitable[Result]]:
-        count = self._some(12)
-        return lambda bench: lists.walk(
-            bench, objects=self.slices, gzip=gzip, operations=count if bench.ours else max(1, count // UPSTREAM_LISTS)
-        )
-
-    def _watch_list(self, form: forms.Form) -> Callable[[Bench], Awaitable[Result]]:
-        count = self._some(12)
-        return lambda bench: lists.watch_list(
-            bench, form, objects=self.slices, operations=count if bench.ours else max(1, count // UPSTREAM_LISTS)
-        )
-
-    def _cold(self) -> Iterator[Step]:
-        for listing in lists.LISTINGS:
-            for clients, samples in ((1, self._samples), (8, 1))[: 1 if self._parts > 1 else 2]:
-                name = f"{listing.name}{f' c{clients}' if clients > 1 else ''} cold"
-                yield Step("cold", name, self._first(listing, clients, samples), ours=True)
-        yield Step(
-            "cold", "all forms of a list", lambda bench: lists.memory_of_all(bench, objects=self.slices), ours=True
-        )
-
-    def _first(self, listing: lists.Listing, clients: int, samples: int) -> Callable[[Bench], Awaitable[Result]]:
-        return lambda bench: lists.cold(bench, listing, objects=self.slices, samples=samples, clients=clients)
-
-    def reports(self) -> Iterator[Step]:
-        """Policy reports as custom resources. The first step creates them."""
-        count = self.slices
-        yield Step("reports", "report CREATE c16", lambda bench: bench.create(first=0, count=count, clients=16))
-        for listing in lists.LISTINGS:
-            if listing.form in (forms.WHOLE, forms.TABLE, forms.METADATA):
-                yield Step("reports", f"report {listing.name} c1", self._list(listing, 1, self._some(24)))
-        for gzip in (False, True):
-            # kube-apiserver writes the token of custom resources behind their items, where the client does not look.
-            name = f"report walk by {lists.PAGE}{' gzip' if gzip else ''}"
-            yield Step("reports", name, self._walk(gzip=gzip), ours=True)
-        for form in (forms.WHOLE, forms.TABLE, forms.METADATA):
-            name = f"report watch-list{'' if form is forms.WHOLE else f' {form.name}'}"
-            yield Step("reports", name, self._watch_list(form))
-        yield from self._objects("report")
-
-    def alike(self) -> Iterator[Step]:
-        """Slices as large as a policy report."""
-        count = self._some(3000)
-        yield Step(
-            "reports", "slice of 4 KB CREATE c16", lambda b: b.create(first=0, count=count, clients=16), ours=True
-        )
-        yield from self._objects("slice of 4 KB", ours=True)
-
-    def _objects(self, noun: str, *, ours: bool = False) -> Iterator[Step]:
-        reads, count = self._some(5000), self._some(2000)
-        objects = min(1000, self.slices, self._some(3000))
-        yield Step(
-            "reports",
-            f"{noun} GET c16",
-            lambda bench: bench.get(operations=reads, clients=16, objects=objects),
-            ours=ours,
-        )
-        for how in workloads.WRITES:
-            run = functools.partial(Bench.write, how=how, operations=count, clients=16, objects=objects)
-            yield Step("reports", f"{noun} {how} c16", run, ours=ours)
-
-    def _writes(self) -> Iterator[Step]:
-        count = self._some(2000)
-        for how in workloads.WRITES:
-            for clients in (1, 16):
-                yield Step("writes", f"{how} c{clients}", self._write(how, clients, count))
-
-    def _write(self, how: str, clients: int, count: int) -> Callable[[Bench], Awaitable[Result]]:
-        return lambda bench: bench.write(how, operations=count, clients=clients)
-
-    def _watches(self) -> Iterator[Step]:
-        yield Step(
-            "watches",
-            "watch propagation",
-            lambda bench: deliveries.propagation(bench, writes=self._some(1000), rate=100),
-        )
-        for form in (forms.WHOLE, forms.TABLE, forms.MESSAGES):
-            name = f"fan-out{'' if form is forms.WHOLE else f' {form.name}'} to {WATCHERS}"
-            yield Step("watches", name, self._fan_out(form))
-
-    def _fan_out(self, form: forms.Form) -> Callable[[Bench], Awaitable[Result]]:
-        writes = self._some(200)
-        return lambda bench: deliveries.fan_out(bench, form, watchers=WATCHERS, writes=writes, rate=20)
 
 
 class Report:
-    """Prints lines as they come, and keeps the figures: in the file as well, so that a run that is stopped has not been for nothing."""
+    """Prints lines as they come, and keeps the figures."""
 
-    def __init__(self, found: Results, file: Path) -> None:
+    def __init__(self, found: Results) -> None:
         self.found = found
-        self._file = file
 
     def add(self, step: Step, server: str, result: Result) -> None:
-        self._keep(step.group, step.name, server, result.all())
+        self.found.add(step.group, step.name, server, result.all())
         print(f"{server:15} {step.name:34} {result.line()}", flush=True)
 
     def figure(self, group: str, name: str, server: str, figures: results.Figures) -> None:
         """One that is no operation's."""
-        self._keep(group, name, server, figures)
+        self.found.add(group, name, server, figures)
         told = ", ".join(f"{value:.1f} {key.rpartition('_')[2].replace('mb', 'MB')}" for key, value in figures.items())
         print(f"{server:15} {name:34} {told} (server + store)", flush=True)
-
-    def _keep(self, group: str, name: str, server: str, figures: results.Figures) -> None:
-        self.found.add(group, name, server, figures)
-        self.found.write(self._file)
 
     def memory(self, when: str, benches: dict[str, Bench]) -> None:
         for server, bench in benches.items():
@@ -354,6 +177,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=100_000, help="objects for the start-up figure; 0 skips it")
     parser.add_argument("--group", default="resource.sluice.dev")
     parser.add_argument("--upstream", action="store_true", help="measure kube-apiserver and etcd as well, and compare")
+    parser.add_argument(
+        "--aggregated", action="store_true", help="measure Sluice through kube-apiserver, and beside it"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer samples, nothing that needs more than --slices")
     parser.add_argument(
         "--only",
@@ -364,21 +190,47 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--data", type=Path, help="keep ours in this folder: the next run finds its slices there")
     parser.add_argument("--flags", default="", help="further flags of `sluice dev`")
-    parser.add_argument("--results", type=Path, default=results.LAST, help="the file of results (default: %(default)s)")
-    parser.add_argument("--publish", action="store_true", help="show this run in README.md and bench/lists.svg")
+    parser.add_argument("--results", type=Path, help="the file of results (default: in bench/results)")
+    parser.add_argument("--publish", action="store_true", help="show this run on the page of the benchmarks")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     return parser.parse_args()
+
+
+def through(wanted: argparse.Namespace, run: Run) -> None:
+    """Measure Sluice as clients in a cluster meet it."""
+    facts = results.facts(upstream=True, slices=wanted.slices, quick=wanted.quick)
+    found = Results(facts, file=wanted.results or results.LAST_AGGREGATED)
+    steps = [step for step in run.aggregated() if step.wanted(wanted.only)]
+    aggregated.run(steps, found, slices=wanted.slices)
+    if wanted.publish:
+        tables.publish_aggregated(found)
+    judge(found, bounds.AGGREGATED)
+
+
+def judge(found: Results, of: Sequence[bounds.Bound]) -> None:
+    for verdict in bounds.judge(found, of):
+        if verdict.measured is not None:
+            print(verdict.line())
 
 
 def main() -> None:
     wanted = arguments()
     run = Run(slices=wanted.slices, quick=wanted.quick)
     if wanted.list:
-        for step in (*run.filling(), *run.steps(), *run.reports(), *run.alike()):
+        served_alone = (*run.filling(), *run.steps(), *run.reports(), *run.alike())
+        for step in run.aggregated() if wanted.aggregated else served_alone:
             print(f"{step.group:10} {step.name}")
-        return
+    elif wanted.aggregated:
+        through(wanted, run)
+    else:
+        direct(wanted, run)
+
+
+def direct(wanted: argparse.Namespace, run: Run) -> None:
+    """Each server asked by its clients, nothing between them."""
     facts = results.facts(upstream=wanted.upstream, slices=wanted.slices, quick=wanted.quick)
-    report = Report(Results(facts), wanted.results)
+    file = wanted.results or results.LAST
+    report = Report(Results(facts, file=file))
     if any(step.wanted(wanted.only) for step in (*run.filling(), *run.steps())):
         with tempfile.TemporaryDirectory() as folder:
             data = wanted.data or Path(folder) / "data"
@@ -389,12 +241,10 @@ def main() -> None:
     if any(step.wanted(wanted.only) for step in (*run.reports(), *run.alike())):
         as_custom_resources(wanted, report)
     if picture.rows(report.found):
-        wanted.results.with_suffix(".svg").write_text(picture.draw(report.found))
+        file.with_suffix(".svg").write_text(picture.draw(report.found))
     if wanted.publish:
         picture.publish(report.found)
-    for verdict in bounds.judge(report.found):
-        if verdict.measured is not None:
-            print(verdict.line())
+    judge(report.found, bounds.BOUNDS)
     if not (wanted.quick or wanted.only):
         admission.main()
         cel.main()

@@ -1,4 +1,4 @@
-"""Costs of processes: CPU seconds and resident memory. The server and its store are counted together."""
+"""Costs of processes: CPU seconds, of all together and of each, and resident memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+Processes = Mapping[str, Sequence[int]]
+"""Ids of the processes that are measured together, by the name under which their CPU is reported."""
 ROUNDS = 7
 _CPUCLOCK_SCHED = 2
 """The kernel's number for user and system time together, to the nanosecond (include/linux/posix-timers.h)."""
@@ -36,7 +38,7 @@ def stopped(pids: list[int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def cpu_seconds(pids: list[int]) -> float:
+def cpu_seconds(pids: Sequence[int]) -> float:
     """User and system time of the processes so far: what /proc/PID/stat tells in hundredths, from the processes' own clocks."""
     return sum(time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED) for pid in pids)
 
@@ -76,17 +78,25 @@ def _status_mb(pids: list[int], name: str) -> float:
 class Meter:
     """Wall and CPU time between `start` and `stop`."""
 
-    pids: list[int]
+    processes: Processes
     wall: float = 0.0
-    cpu: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+    """CPU of each, by its name."""
+
+    @property
+    def cpu(self) -> float:
+        return sum(self.shares.values())
 
     def start(self) -> None:
-        self.cpu = cpu_seconds(self.pids)
+        self.shares = self._clocks()
         self.wall = time.perf_counter()
 
     def stop(self) -> None:
         self.wall = time.perf_counter() - self.wall
-        self.cpu = cpu_seconds(self.pids) - self.cpu
+        self.shares = {name: clock - self.shares[name] for name, clock in self._clocks().items()}
+
+    def _clocks(self) -> dict[str, float]:
+        return {name: cpu_seconds(pids) for name, pids in self.processes.items()}
 
 
 def percentile(values: list[float], share: float) -> float:

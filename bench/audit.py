@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import accounting, client
-from bench.servers import Sluice, rest
+from bench.servers import Sluice, plane_processes, rest
 from bench.workloads import Bench
 from tests.e2e.controlplane.plane import ControlPlane
 
@@ -46,8 +46,8 @@ def servers(folder: Path, *, upstream: bool) -> Iterator[dict[tuple[str, str], B
         for level in ("", *LEVELS) if upstream else ():
             plane = ControlPlane(folder / f"plane-{level}", durable=True, flags=flags(folder, level, "kube-apiserver"))
             stack.enter_context(plane)
-            pids = [process.popen.pid for process in plane.processes.values()]
-            found["kube-apiserver", level] = Bench(client.Target.of(plane.admin, "resource.k8s.io"), pids)
+            target = client.Target.of(plane.admin, "resource.k8s.io")
+            found["kube-apiserver", level] = Bench(target, plane_processes(plane))
         yield found
 
 

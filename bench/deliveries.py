@@ -61,30 +61,33 @@ async def fan_out(bench: Bench, form: Form, *, watchers: int, writes: int, rate:
         if data.count(MARK) == 1 and data.endswith(b"\r\n") and tail.endswith(b"\r\n"):
             frame = data
 
-    bare, bare_cpu, wall, cpu = Bare(watchers), 0.0, 0.0, 0.0
+    bare, bare_cpu, wall = Bare(watchers), 0.0, 0.0
+    used = dict.fromkeys(bench.processes, 0.0)
     async with (
         watching(bench.target, watchers, seen, form.watched) as protocols,
         bare.opened() if bench.ours else contextlib.nullcontext(),
     ):
         for number in range(ROUNDS):
-            meter, due = accounting.Meter(bench.pids), count + writes // ROUNDS * watchers
+            meter, due = accounting.Meter(bench.processes), count + writes // ROUNDS * watchers
             meter.start()
             await bench.writes(writes // ROUNDS, rate, f"b{number}")
             await until(lambda due=due: count >= due or any(p.lost for p in protocols))  # type: ignore[misc]
             meter.stop()
-            wall, cpu = wall + meter.wall, cpu + meter.cpu
+            wall += meter.wall
+            used = {name: used[name] + cpu for name, cpu in meter.shares.items()}
             if bench.ours:
                 bare_cpu += await bare.write(frame, writes=writes // ROUNDS, rate=rate)
         memory = accounting.resident_mb(bench.pids)
         lost = sum(p.lost for p in protocols)
-    net = cpu - alone.cpu * (writes // ROUNDS * ROUNDS) / writes
+    shares = {name: cpu - alone.shares[name] * (writes // ROUNDS * ROUNDS) / writes for name, cpu in used.items()}
+    net = sum(shares.values())
     figures = {"cpu_us": net / count * 1e6, "lost": float(lost), "memory_mb": memory, "bytes": float(len(frame))}
     note = f"{figures['cpu_us']:.1f} µs each, {lost} watchers lost, {memory:.0f} MB"
     if bench.ours:
         each = bare_cpu / bare.count
         figures |= {"bare_us": each * 1e6, "of_bare": net / count / each}
         note += f", {figures['of_bare']:.2f} of a bare write ({each * 1e6:.1f} µs, {len(frame)} bytes)"
-    return Result(count, wall, cpu, note=note, net=net, figures=figures)
+    return Result(count, wall, sum(used.values()), note=note, net=net, figures=figures, shares=shares)
 
 
 class Bare:
@@ -122,7 +125,7 @@ class Bare:
         """CPU seconds that it takes."""
         if not frame:
             raise RuntimeError("no event came in one piece")
-        meter, due = accounting.Meter([self._pid]), self.count + writes * self._watchers
+        meter, due = accounting.Meter({"bare": [self._pid]}), self.count + writes * self._watchers
         meter.start()
         began = time.perf_counter()
         for i in range(writes):

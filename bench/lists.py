@@ -109,13 +109,14 @@ async def _measured(bench: Bench, run: Callable[[], Awaitable[list[float]]], ope
     """With the peak of memory, and the longest step of the loop where the server tells it."""
     before = await bench.samples()
     resident = accounting.reset_peak(bench.pids)
-    meter = accounting.Meter(bench.pids)
+    meter = accounting.Meter(bench.processes)
     meter.start()
     took = await run()
     meter.stop()
     figures = {"bytes": float(size), "peak_mb": max(0.0, accounting.peak_mb(bench.pids) - resident)}
     figures |= await bench.since(before)
-    return Result(operations, meter.wall, meter.cpu, took, f"{size / 1e6:.1f} MB", figures=figures)
+    note = f"{size / 1e6:.1f} MB"
+    return Result(operations, meter.wall, meter.cpu, took, note, figures=figures, shares=meter.shares)
 
 
 async def cold(bench: Bench, listing: Listing, *, objects: int, samples: int, clients: int = 1) -> Result:
@@ -164,11 +165,11 @@ async def under_writes(
     """A list every so many seconds while slices are written at a rate; CPU is net of what the same writes take alone."""
     size = await whole(bench, listing, objects)
     path, accept = bench.collection, listing.form.accept
-    alone = accounting.Meter(bench.pids)
+    alone = accounting.Meter(bench.processes)
     alone.start()
     wrote = await _writing(bench, objects, rate, lambda done: done >= rate * lists * every)
     alone.stop()
-    each = alone.cpu / wrote
+    each = {name: cpu / wrote for name, cpu in alone.shares.items()}
     async with readers(bench, 1) as [reader]:
         await reader.get(path, accept, gzip=listing.gzip)
         took = list[float]()
@@ -188,9 +189,10 @@ async def under_writes(
             return took
 
         result = await _measured(bench, run, lists, size)
-    result.net = result.cpu - each * wrote
+    result.shares = {name: cpu - each[name] * wrote for name, cpu in result.shares.items()}
+    result.net = sum(result.shares.values())
     result.figures["writes_per_list"] = wrote / lists
-    result.note += f", {wrote / lists:.1f} writes per list, {each * 1000:.2f} ms each alone"
+    result.note += f", {wrote / lists:.1f} writes per list, {sum(each.values()) * 1000:.2f} ms each alone"
     return result
 
 
@@ -261,7 +263,7 @@ async def memory_of_all(bench: Bench, *, objects: int) -> Result:
     bench.restart()
     await whole(bench, LISTINGS[0], objects)
     before = accounting.resident_mb(bench.pids)
-    meter = accounting.Meter(bench.pids)
+    meter = accounting.Meter(bench.processes)
     meter.start()
     async with readers(bench, 1) as [reader]:
         for _ in range(2):

@@ -68,7 +68,7 @@ class Reports(Bench):
 
     def __init__(self, bench: Bench) -> None:
         target = replace(bench.target, group=GROUP, version=VERSION)
-        super().__init__(target, bench.pids)
+        super().__init__(target, bench.processes)
         self.ours = bench.ours
 
     @property
@@ -83,7 +83,7 @@ class Alike(Bench):
     """Slices as large as policy reports."""
 
     def __init__(self, bench: Bench) -> None:
-        super().__init__(bench.target, bench.pids)
+        super().__init__(bench.target, bench.processes)
         self.ours = bench.ours
 
     def body(self, number: int, stamp: str = "", *, devices: int = DEVICES_ALIKE) -> bytes:

@@ -18,9 +18,13 @@ from tests.e2e.controlplane import binaries
 
 FORMAT = 1
 OURS, THEIRS = "sluice", "kube-apiserver"
+THROUGH = "through"
+"""Sluice as clients meet it in a cluster: through kube-apiserver."""
 FOLDER = Path(__file__).with_name("results")
 LAST, PUBLISHED = FOLDER / "last.json", FOLDER / "published.json"
 """The results of the last run here (not in the repository), and those that README.md and the picture show."""
+LAST_AGGREGATED, PUBLISHED_AGGREGATED = FOLDER / "last-aggregated.json", FOLDER / "aggregated.json"
+"""The same of runs through kube-apiserver."""
 
 Figures = dict[str, float]
 
@@ -32,10 +36,14 @@ class Results:
     """By name and server, in the order in which they were measured."""
     groups: dict[str, str] = field(default_factory=dict)
     """The group of each workload."""
+    file: Path | None = None
+    """Written with each figure, so that a stopped run has not been for nothing."""
 
     def add(self, group: str, workload: str, server: str, figures: Figures) -> None:
         self.groups[workload] = group
         self.workloads.setdefault(workload, {})[server] = {k: float(f"{v:.5g}") for k, v in figures.items()}
+        if self.file is not None:
+            self.write(self.file)
 
     def figure(self, workload: str, server: str, figure: str) -> float | None:
         return self.workloads.get(workload, {}).get(server, {}).get(figure)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench import accounting, client
 from bench.workloads import Bench
+from tests.e2e.controlplane.bed import DRA_GROUP
 from tests.e2e.controlplane.plane import ControlPlane
 
 STOP_SECONDS = 60.0
@@ -41,7 +42,7 @@ class Sluice:
         self._process: subprocess.Popen[str] | None = None
         self.start_seconds = 0.0
         self.start()
-        self.bench = Bench(self._target(), self._pids(), restart=self.restart)
+        self.bench = Bench(self._target(), {"sluice": self._pids()}, restart=self.restart)
 
     def _target(self) -> client.Target:
         return client.Target.of(self.data / "kubeconfig", self._group)
@@ -68,7 +69,7 @@ class Sluice:
         """On the same folder; returns when the server has nothing left to do."""
         self.stop()
         self.start()
-        self.bench.target, self.bench.pids = self._target(), self._pids()
+        self.bench.target, self.bench.processes = self._target(), {"sluice": self._pids()}
         rest(self.bench.pids)
 
     def _pids(self) -> list[int]:
@@ -111,5 +112,8 @@ def sluice(data: Path, group: str, flags: Sequence[str] = ()) -> Iterator[Sluice
 def upstream(folder: Path) -> Iterator[Bench]:
     """kube-apiserver, with a store as durable as ours."""
     with ControlPlane(folder, durable=True) as plane:
-        pids = [process.popen.pid for process in plane.processes.values()]
-        yield Bench(client.Target.of(plane.admin, "resource.k8s.io"), pids)
+        yield Bench(client.Target.of(plane.admin, DRA_GROUP), plane_processes(plane))
+
+
+def plane_processes(plane: ControlPlane) -> accounting.Processes:
+    return {name: [process.popen.pid] for name, process in plane.processes.items()}

@@ -57,6 +57,11 @@ def slice_body(group: str, name: str, node: str, stamp: str = "", *, devices: in
     ).encode()
 
 
+def share_of(process: str) -> str:
+    """The figure that has the CPU of one process among several."""
+    return f"cpu_ms of {process}"
+
+
 @dataclass
 class Result:
     """The cost of a workload, in seconds; CPU is that of server and store."""
@@ -68,6 +73,8 @@ class Result:
     note: str = ""
     net: float | None = None
     """CPU seconds without what the same would cost anyway."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of each process, net as well: they add up to the cost."""
     figures: dict[str, float] = field(default_factory=dict)
     """Other measured figures."""
 
@@ -84,6 +91,8 @@ class Result:
         found = {"operations": float(self.operations), "rate": self.operations / self.wall, "cpu_ms": self.cost}
         if self.latencies:
             found |= {"p50_ms": self.latency(0.5), "p99_ms": self.latency(0.99)}
+        if len(self.shares) > 1:
+            found |= {share_of(name): cpu / self.operations * 1000 for name, cpu in self.shares.items()}
         return found | self.figures
 
     def line(self) -> str:
@@ -112,12 +121,18 @@ class Result:
 class Bench:
     """A server under measurement: where it is, which processes are counted."""
 
-    def __init__(self, target: client.Target, pids: list[int], *, restart: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, target: client.Target, processes: accounting.Processes, *, restart: Callable[[], None] | None = None
+    ) -> None:
         """`restart` is there for a server of ours: starts it again on its folder, and changes target and processes here."""
         self.target = target
-        self.pids = pids
+        self.processes = processes
         self.ours = restart is not None
         self._restart = restart
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for pids in self.processes.values() for pid in pids]
 
     @property
     def collection(self) -> str:
@@ -199,13 +214,13 @@ class Bench:
                 await step(connection, i)
                 latencies.append(time.perf_counter() - began)
 
-        meter = accounting.Meter(self.pids)
+        meter = accounting.Meter(self.processes)
         meter.start()
         await asyncio.gather(*map(run, connections))
         meter.stop()
         for connection in connections:
             connection.close()
-        return Result(operations, meter.wall, meter.cpu, latencies)
+        return Result(operations, meter.wall, meter.cpu, latencies, shares=meter.shares)
 
     async def create(self, *, first: int, count: int, clients: int, devices: int = DEVICES) -> Result:
         base = self.collection
@@ -313,7 +328,7 @@ class Bench:
             self.target, "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", seen
         )
         connection = await client.Connection(self.target).open()
-        meter = accounting.Meter(self.pids)
+        meter = accounting.Meter(self.processes)
         meter.start()
         began = time.perf_counter()
         for i in range(writes):
@@ -325,11 +340,11 @@ class Bench:
         meter.stop()
         protocol.transport.close()
         connection.close()
-        return Result(writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s")
+        return Result(writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s", shares=meter.shares)
 
     async def writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
         connection = await client.Connection(self.target).open()
-        meter = accounting.Meter(self.pids)
+        meter = accounting.Meter(self.processes)
         meter.start()
         began = time.perf_counter()
         for i in range(writes):

@@ -24,7 +24,7 @@ from apiserver.serving import pki
 from tests.e2e.controlplane import binaries, kubectl
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.pki import Pair
-from tests.e2e.controlplane.plane import ControlPlane, until
+from tests.e2e.controlplane.plane import AUTHORIZERS, ControlPlane, until
 from tests.fixtures import steps
 from tests.fixtures.processes import Process, free_port, handed
 from tests.fixtures.valkey import Server
@@ -119,6 +119,7 @@ class Bed:
         registered: bool = True,
         durable: bool = False,
         client_flags: Sequence[str] = (),
+        authorizers: str = AUTHORIZERS,
     ) -> None:
         """`registered` False: no APIService leads to Sluice yet, and kube-apiserver serves its own group. `versions` are those that
         get one, the preferred one first; if none are named, those that Sluice serves in that group by itself. `also` are further
@@ -142,6 +143,7 @@ class Bed:
             scheduler=scheduler,
             durable=durable,
             client_flags=client_flags,
+            authorizers=authorizers,
         )
         self.store = Server(folder / "v")
         self.address = "127.0.0.1" if routing == "external-name" else primary_address()

@@ -19,13 +19,15 @@ READY_SECONDS = 120.0
 MASTERS = "system:masters"
 LOOPBACK = "127.0.0.1"
 SERVICES = "10.0.0.0/16"
+AUTHORIZERS = "Node,RBAC"
 
 
 class ControlPlane:
     """One cluster. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
     written survives a crash of the machine, which tests do not need and which costs time. `controllers` and `scheduler` say what
     `start_clients` starts, `client_flags` are added to those of both. `address` is where kube-apiserver is reached: on loopback there
-    can be no nodes and no pods. `network` are the words before each command that put it where that address is."""
+    can be no nodes and no pods. `authorizers` are its `--authorization-mode`. `network` are
+    the words before each command that put it where that address is."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class ControlPlane:
         address: str = LOOPBACK,
         network: Sequence[str] = (),
         client_flags: Sequence[str] = (),
+        authorizers: str = AUTHORIZERS,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -46,6 +49,7 @@ class ControlPlane:
         self.scheduler = scheduler
         self.durable = durable
         self.client_flags = client_flags
+        self.authorizers = authorizers
         self.address = address
         self.network = network
         self.pki = pki.PKI(folder / "pki", address)
@@ -187,7 +191,7 @@ class ControlPlane:
             f"--service-account-key-file={keys.service_accounts}",
             f"--service-account-signing-key-file={keys.service_accounts}",
             f"--service-cluster-ip-range={SERVICES}",
-            "--authorization-mode=Node,RBAC",
+            f"--authorization-mode={self.authorizers}",
             "--enable-admission-plugins=NodeRestriction",
             f"--requestheader-client-ca-file={keys.proxy.file}",
             f"--requestheader-allowed-names={pki.PROXY}",

@@ -1,6 +1,6 @@
-from bench import __main__ as program
 from bench import bounds, results
-from bench.results import OURS, Results
+from bench.results import OURS, THROUGH, Results
+from bench.steps import Run
 
 AT_THE_END = {"memory with 10000 slices", "memory with 30000 slices", "start with 100000 slices"} | {
     "CREATE 128 devices c16",
@@ -10,10 +10,24 @@ AT_THE_END = {"memory with 10000 slices", "memory with 30000 slices", "start wit
 
 
 def test_every_bound_is_one_of_a_workload_that_is_run() -> None:
-    run = program.Run(slices=10_000, quick=False)
+    run = Run(slices=10_000, quick=False)
     names = {step.name for step in (*run.filling(), *run.steps())} | AT_THE_END
     assert {bound.workload for bound in bounds.BOUNDS} <= names
     assert {bound.figure for bound in bounds.BOUNDS} <= bounds.UNITS.keys()
+
+
+def test_each_bound_through_kube_apiserver_is_one_of_a_workload() -> None:
+    names = {step.name for step in Run(slices=10_000, quick=False).aggregated()}
+    assert {bound.workload for bound in bounds.AGGREGATED} <= names
+    assert {bound.figure for bound in bounds.AGGREGATED} <= bounds.UNITS.keys()
+
+
+def test_figure_below_its_least_value_is_missed() -> None:
+    found = Results()
+    found.add("reads", "GET c16", THROUGH, {"times": 1.19, "of_direct": 1.31})
+    found.add("writes", "PUT c16", THROUGH, {"times": 2.0, "of_direct": 1.3})
+    missed = [(v.bound.workload, v.bound.figure) for v in bounds.judge(found, bounds.AGGREGATED) if v.missed]
+    assert missed == [("GET c16", "times"), ("GET c16", "of_direct")]
 
 
 def test_figure_above_its_bound_is_missed_and_an_unmeasured_one_is_not() -> None:

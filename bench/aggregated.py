@@ -1,0 +1,96 @@
+"""`python -m bench --aggregated`: the speed that clients meet in a cluster, where each request passes kube-apiserver first.
+
+One cluster serves the same kind twice: kube-apiserver with etcd in `resource.k8s.io`, Sluice with Valkey in a group of its own. Each
+workload takes turns: on kube-apiserver's group, on Sluice's through kube-apiserver, and on Sluice asked directly. CPU is that of all four
+processes, and each figure is the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import uvloop
+
+from bench import accounting, client, servers
+from bench.results import OURS, THEIRS, THROUGH, Figures, Results
+from bench.steps import Step
+from bench.workloads import Bench, share_of
+from tests.e2e.controlplane.bed import DRA_GROUP, OWN_GROUP, Bed
+
+ROUNDS = 5
+SHARES = ("kube-apiserver", "etcd", "sluice", "valkey")
+AUTHORIZERS = "RBAC"
+"""That of nodes would watch the slices of one of the two groups, and only of that one."""
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[Mapping[str, Bench]]:
+    """The same cluster, asked in three ways."""
+    with Bed(folder, durable=True, authorizers=AUTHORIZERS) as bed:
+        processes = _processes(bed)
+        yield {
+            THEIRS: Bench(client.Target.of(bed.admin, DRA_GROUP), processes),
+            THROUGH: Bench(client.Target.of(bed.admin, OWN_GROUP), processes),
+            OURS: Bench(client.Target.of(bed.straight(bed.admin), OWN_GROUP), processes),
+        }
+
+
+def _processes(bed: Bed) -> accounting.Processes:
+    [replica] = bed.replicas
+    assert replica.process is not None
+    assert bed.store.process is not None
+    sluice = accounting.children(replica.process.popen.pid)
+    return {**servers.plane_processes(bed.plane), "sluice": sluice, "valkey": [bed.store.process.pid]}
+
+
+def run(steps: Sequence[Step], found: Results, *, slices: int) -> None:
+    """Fill both groups, then measure."""
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as ways:
+        for way in (THEIRS, THROUGH):
+            uvloop.run(_fill(ways[way], slices))
+        uvloop.run(measure(ways, steps, found))
+
+
+async def _fill(bench: Bench, slices: int) -> None:
+    await bench.create(first=0, count=slices, clients=16)
+
+
+async def measure(ways: Mapping[str, Bench], steps: Iterable[Step], found: Results) -> None:
+    for step in steps:
+        taken: dict[str, list[Figures]] = {way: [] for way in ways}
+        for _ in range(ROUNDS):
+            for way, bench in ways.items():
+                taken[way].append((await step.run(bench)).all())
+        figures = {way: medians(each) for way, each in taken.items()}
+        figures[THROUGH] |= compared(figures)
+        for way in ways:
+            found.add(step.group, step.name, way, figures[way])
+            print(f"{way:15} {step.name:20} {line(figures[way])}", flush=True)
+
+
+def medians(rounds: Sequence[Figures]) -> Figures:
+    return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+
+
+def compared(figures: Mapping[str, Figures]) -> Figures:
+    """How many times as much kube-apiserver's own group costs, and what a request through kube-apiserver costs Sluice itself, in times
+    of a direct one."""
+    share = share_of("sluice")
+    return {
+        "times": figures[THEIRS]["cpu_ms"] / figures[THROUGH]["cpu_ms"],
+        "of_direct": figures[THROUGH][share] / figures[OURS][share],
+    }
+
+
+def line(figures: Figures) -> str:
+    shares = ", ".join(f"{name} {figures[share_of(name)]:.3f}" for name in SHARES)
+    text = f"CPU {figures['cpu_ms']:9.3f} ms ({shares})"
+    if "p50_ms" in figures:
+        text += f"  p50 {figures['p50_ms']:8.2f}  p99 {figures['p99_ms']:8.2f} ms"
+    if "times" in figures:
+        text += f"  kube-apiserver's group {figures['times']:.2f}x, Sluice {figures['of_direct']:.2f} of direct"
+    return text
