@@ -342,6 +342,9 @@ def main(names: Sequence[str]) -> int:
     except BuildError as e:
         sys.stderr.write(f"{e}\n")
         return 1
+    except KeyboardInterrupt:
+        _say("stopped; the next call continues with the packages that are compiled")
+        return 130
     return 0
 
 
