@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from apiserver.apiextensions import conversion, documents, loading
+from apiserver.apiextensions import documents, loading
 from apiserver.apiextensions.definition import Definition
 from apiserver.apiextensions.sharing import Sharing
 from apiserver.files import State, changes, state
@@ -248,4 +248,3 @@ def immutable(before: Definition, after: Definition) -> Iterator[str]:
         yield f"spec.scope: Invalid value: {go_quote(scopes[after.namespaced])}: field is immutable"
     if before.kind != after.kind:
         yield f"spec.names.kind: Invalid value: {go_quote(after.kind)}: field is immutable"
-    yield from conversion.changes(before, after)

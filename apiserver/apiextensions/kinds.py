@@ -15,6 +15,7 @@ from apiserver.apiextensions.definition import DefinedVersion, Definition, Scale
 from apiserver.apiextensions.selectable import fields_of
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.releases import Release
+from apiserver.codecs.objects.adopted import Adopt
 from apiserver.kinds.served import rank
 from apiserver.schema import machinery
 from apiserver.schema.context import Context
@@ -29,7 +30,7 @@ from apiserver.structural.judging import Judge
 from apiserver.structural.openapi import published
 from apiserver.structural.pruning import pruner
 from apiserver.structural.rules import compiled
-from apiserver.structural.stored import adopter, converter
+from apiserver.structural.stored import adopter, converter, version_adopter
 from kubetext import jsonpath, names
 from kubetext.quoting import go_quote
 from structuredmerge.types import Type as MergeType
@@ -41,13 +42,32 @@ SCALE, STATUS = "scale", "status"
 
 def resources(definition: Definition) -> tuple[Resource, ...]:
     """Return the kind in each version: the stored one first."""
-    storage = definition.storage
-    stored = _resource(definition, storage)
-    others = (_resource(definition, version, stored) for version in definition.versions if version is not storage)
+    storage, readers = definition.storage, _Readers(definition)
+    stored = _resource(definition, storage, readers)
+    others = [_resource(definition, each, readers, stored) for each in definition.versions if each is not storage]
     return stored, *others
 
 
-def _resource(definition: Definition, version: DefinedVersion, stored: Resource | None = None) -> Resource:
+class _Readers:
+    """The readers of the stored values of a definition. `adopt` reads by the version that a value names, once all versions are added."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._stored = definition.storage.name
+        self._adopters: dict[str, Adopt] = {}
+        self._converters: dict[str, Callable[[Object], Object]] = {}
+        convert = self._convert if definition.webhook is None else None
+        self.adopt = version_adopter(self._stored, self._adopters, CUSTOM, convert=convert)
+
+    def add(self, version: str, adopt: Adopt, convert: Callable[[Object], Object]) -> None:
+        self._adopters[version], self._converters[version] = adopt, convert
+
+    def _convert(self, obj: Object) -> Object:
+        return self._converters[self._stored](obj)
+
+
+def _resource(
+    definition: Definition, version: DefinedVersion, readers: _Readers, stored: Resource | None = None
+) -> Resource:
     rules = functools.cache(lambda release: compiled(version.schema, release=release))
     has_rules = any(node.rules for node in below(version.schema))
     scale = None if version.scale is None else _scale(version.scale)
@@ -59,7 +79,7 @@ def _resource(definition: Definition, version: DefinedVersion, stored: Resource 
         scale=scale,
         rules=rules if has_rules else None,
     )
-    custom = _custom(definition, version, judge, scale=scale, has_rules=has_rules)
+    custom = _custom(definition, version, judge, readers, scale=scale, has_rules=has_rules)
     own = {path.removeprefix("."): path for path in version.selectable}
     subresources = []
     if version.status:
@@ -114,7 +134,13 @@ def _deprecation(definition: Definition, version: DefinedVersion) -> Deprecation
 
 
 def _custom(
-    definition: Definition, version: DefinedVersion, judge: Judge, *, scale: Scale | None, has_rules: bool
+    definition: Definition,
+    version: DefinedVersion,
+    judge: Judge,
+    readers: _Readers,
+    *,
+    scale: Scale | None,
+    has_rules: bool,
 ) -> Custom:
     schema = version.schema
     indexed = {path.removeprefix("."): path for each in definition.versions for path in each.selectable}
@@ -122,6 +148,9 @@ def _custom(
     webhook = _webhook(definition)
     defaults, embedded = defaults_of(schema), embedding(schema)
     prune, fill, default = pruner(schema), filler(schema, defaults), defaulter(schema, defaults)
+    convert = converter(schema, embedded, drops=webhook is None)
+    adopt = adopter(schema, CUSTOM, prune=prune, fill=fill, default=default, embedding=embedded)
+    readers.add(version.name, adopt, convert)
     prepared = set[Release]()
 
     def prepare(release: Release) -> None:
@@ -143,12 +172,13 @@ def _custom(
         has_rules=has_rules,
         prepare=prepare,
         ready=prepared.__contains__,
-        adopt=adopter(schema, CUSTOM, prune=prune, fill=fill, default=default, embedding=embedded),
+        adopt=readers.adopt,
+        versions=frozenset(each.name for each in definition.versions),
         merge_type=_merge_type(version),
         scale=scale,
         served=version.served,
         webhook=webhook,
-        convert=converter(schema, embedded, drops=webhook is None),
+        convert=convert,
     )
 
 

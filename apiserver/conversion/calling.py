@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from apiserver import metrics
 from apiserver.admission.webhooks.calls import Caller, CallFailed, Target
@@ -34,6 +34,19 @@ _LATE = "net/http: request canceled (Client.Timeout exceeded while awaiting head
 """One of three texts of Go's client, whose timers race: kube-apiserver 1.37.2 said this in 12 of 24 calls."""
 
 
+class Version(Protocol):
+    """A version of a kind, which may have no endpoints."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def api_version(self) -> str: ...
+
+
 def asking(caller: Caller) -> Ask:
     """Return the function that sends reviews."""
 
@@ -54,10 +67,10 @@ class Calls:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def convert(self, source: Resource, target: Resource, objects: Sequence[bytes], take: Take[T]) -> list[T]:
+    async def convert(self, source: Version, target: Resource, objects: Sequence[bytes], take: Take[T]) -> list[T]:
         """Convert objects from one version of a kind to another by one call. `objects` are JSON. Raises Failed."""
-        assert source.custom is not None
-        webhook = source.custom.webhook
+        assert target.custom is not None
+        webhook = target.custom.webhook
         assert webhook is not None
         began = time.perf_counter()
         succeeded = False
@@ -84,7 +97,7 @@ class Calls:
     async def _converted(
         self,
         webhook: ConversionWebhook,
-        source: Resource,
+        source: Version,
         target: Resource,
         *,
         objects: Sequence[bytes],

@@ -1,4 +1,7 @@
-"""Show stored objects in a version that a webhook converts to, and convert what is written back.
+"""Show stored objects in the version of a request where a webhook converts, and convert what is written back.
+
+Each stored value names its version. It is the stored version of the definition that wrote it, which may have changed since. The webhook
+converts from that version to the one of the request, in one step. The next write stores the object in the present stored version.
 
 A converted entry has the key and the revision of the stored one. So everything behind it works as for the stored version. It is cached in
 the byte budget of encodings, and belongs to no group of a list: nothing is cached for it beside itself.
@@ -10,19 +13,31 @@ Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import Any, NamedTuple
+
+import msgspec
 
 from apiserver.apimachinery import errors
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, indexed
 from apiserver.conversion import review
-from apiserver.conversion.calling import Calls
+from apiserver.conversion.calling import Calls, Version
 from apiserver.conversion.review import Failed, Failure
 from apiserver.listcache.encoding import EncodingCache, Encodings
 from apiserver.schema.custom import Custom
 from apiserver.schema.resource import Object, Resource
-from apiserver.watchcache.entry import SUPERSEDED, Entry, Event, Key, Revision, batches, splice
+from apiserver.watchcache.entry import (
+    SUPERSEDED,
+    Entry,
+    Event,
+    Key,
+    Revision,
+    batches,
+    mark,
+    splice,
+    split,
+)
 
 MOST_OBJECTS, MOST_BYTES = 64, 256 << 10
 """Objects of one call, and their bytes; a larger object goes alone. Their results are made in one piece of work."""
@@ -49,9 +64,9 @@ class Conversions:
         self._converters: dict[Custom, Converter] = {}
 
     def of(self, resource: Resource) -> Converter | None:
-        """Return the converter of a version; None if its objects are those in the store."""
+        """Return the converter of a version; None for kinds whose stored values name no version."""
         custom = resource.custom
-        if custom is None or not resource.converted:
+        if custom is None:
             return None
         found = self._converters.get(custom)
         if found is None:
@@ -73,13 +88,26 @@ class Conversions:
         return (await self._calls.convert(source, target, [sent], take))[0]
 
 
+class _Source(NamedTuple):
+    """A version in which an object is stored."""
+
+    version: str
+    kind: str
+    api_version: str
+
+
 class Converter:
-    """Converts the objects of a kind between the stored version and another one."""
+    """Converts the objects of a kind between the versions in which they are stored and that of requests."""
 
     def __init__(self, resource: Resource, calls: Calls, cache: EncodingCache, *, guarded: bool) -> None:
+        assert resource.custom is not None
         self._guarded = guarded
         self.resource = resource
+        self._custom = resource.custom
         self._stored = resource.stored
+        self._own = resource.encoded_version
+        """The version of objects that are shown as they are. Without a webhook, it is the stored one."""
+        self._current = self._stored.version
         self._calls = calls
         self._cache = cache
         self._known = Encodings(cache)
@@ -89,8 +117,14 @@ class Converter:
 
     # Reading
 
+    def needed(self, versions: Set[str]) -> bool:
+        """Return whether objects that are stored in these versions have to be converted."""
+        return any(version != self._own for version in versions)
+
     async def entry(self, entry: Entry) -> Entry:
         """Return a stored entry in this version. Raises StatusError 500."""
+        if entry.version == self._own:
+            return entry
         try:
             return (await self._converted((entry,)))[0]
         except Unconvertible as e:
@@ -132,7 +166,7 @@ class Converter:
         return found
 
     def _looked_up(self, entry: Entry) -> Entry | None:
-        if not entry.readable:
+        if entry.version == self._own or not entry.readable:
             return entry
         made: Entry | None = self._known.use((entry.key, entry.revision))
         return made
@@ -148,8 +182,9 @@ class Converter:
                 fresh.append(entry)
             else:
                 waiting[running] = None
-        for batch in batches(fresh, count=MOST_OBJECTS, size=MOST_BYTES):
-            found.update(await asyncio.shield(self._started(batch)))
+        for alike in _by_version(fresh):
+            for batch in batches(alike, count=MOST_OBJECTS, size=MOST_BYTES):
+                found.update(await asyncio.shield(self._started(batch)))
         for running in waiting:
             found.update(await asyncio.shield(running))
         return found
@@ -188,24 +223,41 @@ class Converter:
             raise Unconvertible(entry, str(e)) from e
 
     async def _called(self, batch: Sequence[Entry]) -> list[Entry]:
-        stored = self._stored
+        """Convert entries of one version."""
+        source = self._source(batch[0])
+        if source.version not in self._custom.versions:
+            raise ValueError(f"request to convert CR from an invalid group/version: {source.api_version}")
         bodies = [_unversioned(entry) for entry in batch]
+        if self._custom.webhook is None:
+            return [self._entry(entry, self._pruned(body)) for entry, body in zip(batch, bodies, strict=True)]
 
         def take(place: int, raw: bytes) -> Entry:
             entry = batch[place]
-            value = self._value(raw, bodies[place], stored, self.resource)
+            value = self._value(raw, bodies[place], source, self.resource)
             return self._entry(entry, value)
 
-        return await self._calls.convert(stored, self.resource, [_headed(stored, body) for body in bodies], take)
+        return await self._calls.convert(source, self.resource, [_headed(source, body) for body in bodies], take)
+
+    def _pruned(self, line: bytes) -> bytes:
+        """Return the line of an object in the stored version, of a definition without a webhook. Memory has such objects only while another
+        definition takes over."""
+        assert self._stored.custom is not None
+        shape = self._stored.shape
+        return canonical.encode(shape, self._stored.custom.convert(canonical.decode(shape, line)))
+
+    def _source(self, entry: Entry) -> _Source:
+        return _Source(entry.version, self.resource.kind, f"{self.resource.group}/{entry.version}")
 
     def _entry(self, stored: Entry, value: bytes) -> Entry:
         labels, fields = self._index(value)
         body = splice(value, stored.revision) if _version(stored) in stored.body else value
-        return Entry(stored.key, stored.revision, body, labels, fields, group=SUPERSEDED)
+        return Entry(
+            stored.key, stored.revision, body, labels, fields, group=SUPERSEDED, adopted=True, version=self._own
+        )
 
-    def _value(self, raw: bytes, before: bytes, source: Resource, target: Resource) -> bytes:
-        """Return the value of a converted object as the version encodes it. `before` is the value that was sent."""
-        original = canonical.decode(source.shape, before)
+    def _value(self, raw: bytes, before: bytes, source: Version, target: Resource) -> bytes:
+        """Return the line of a converted object as the version encodes it. `before` is the line that was sent."""
+        original = canonical.decode(target.shape, before)
         obj = _taken(raw, original, source, target)
         assert target.custom is not None
         return canonical.encode(target.shape, target.custom.convert(obj))
@@ -214,6 +266,9 @@ class Converter:
 
     def known_event(self, event: Event) -> Event | None:
         """Return a change in this version if it was converted before."""
+        previous = event.previous
+        if event.entry.version == self._own and (previous is None or previous.version == self._own):
+            return event
         held = event.encodings
         found: Event | None = held.get(self._event_key) if held is not None else None
         return found
@@ -235,19 +290,31 @@ class Converter:
 
     # Writing
 
+    async def live(self, entry: Entry, *, deletes: bool) -> Entry:
+        """Return a stored entry in this version, for a write or a deletion. It counts as adopted if the write stores it in another version.
+        Raises StatusError 500."""
+        if entry.version == self._own != self._current:
+            return msgspec.structs.replace(entry, group=SUPERSEDED, adopted=True)
+        return await self.entry(entry) if deletes else await self.written(entry, dry_run=False)
+
     async def stored(self, value: bytes) -> bytes:
-        """Return the value to store for an object of this version, both without resourceVersion. Raises StatusError 500."""
+        """Return the value to store for a value of this version, both without resourceVersion. Raises StatusError 500."""
+        if not self.resource.converted:
+            return value
+        line, _ = split(value)
 
         def take(_: int, raw: bytes) -> bytes:
-            return self._value(raw, value, self.resource, self._stored)
+            return self._value(raw, line, self.resource, self._stored) + mark(self._current)
 
         try:
-            return (await self._calls.convert(self.resource, self._stored, [_headed(self.resource, value)], take))[0]
+            return (await self._calls.convert(self.resource, self._stored, [_headed(self.resource, line)], take))[0]
         except (Failed, ValueError) as e:
             raise errors.raw(str(e)) from e
 
     async def written(self, entry: Entry, *, dry_run: bool) -> Entry:
         """Return the entry of a write in this version. That of a dry run has the revision of another state. Raises StatusError 500."""
+        if entry.version == self._own:
+            return entry
         try:
             return await self._alone(entry) if dry_run else (await self._converted((entry,)))[0]
         except Unconvertible as e:
@@ -258,7 +325,15 @@ def _undecodable(e: Unconvertible) -> str:
     return f"object not decodable revision={e.entry.revision}: {e}"
 
 
-def _taken(raw: bytes, original: Object, source: Resource, target: Resource) -> Object:
+def _by_version(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Yield the entries of each version in which some are stored, in order."""
+    alike: dict[str, list[Entry]] = {}
+    for entry in entries:
+        alike.setdefault(entry.version, []).append(entry)
+    yield from alike.values()
+
+
+def _taken(raw: bytes, original: Object, source: Version, target: Resource) -> Object:
     subject = f"{source.api_version}, Kind={source.kind}"
     return review.taken(raw, original, subject=subject, kind=source.kind, target=target.api_version)
 
@@ -272,7 +347,7 @@ def _unversioned(entry: Entry) -> bytes:
     return entry.body.replace(_version(entry), b"", 1)
 
 
-def _headed(resource: Resource, value: bytes) -> bytes:
+def _headed(version: Version, value: bytes) -> bytes:
     """Return the JSON of a stored value as Go writes it, with apiVersion and kind."""
-    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    head = {"apiVersion": version.api_version, "kind": version.kind}
     return rawjson.escaped(rawjson.dumps(head))[:-1] + b"," + value[1:]

@@ -21,7 +21,7 @@ from apiserver.runtime.progress import Progress, Silent
 from apiserver.schema.resource import Object, Resource
 from apiserver.storage.operations.loading import Loading
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Key
+from apiserver.watchcache.entry import Key, marked, split
 
 SYSTEM = (
     "uid", "creationTimestamp", "generation", "resourceVersion", "selfLink", "managedFields", "deletionTimestamp",
@@ -91,11 +91,13 @@ class Export:
             for key, value in page:
                 self.progress.advance(1)
                 try:
-                    obj = canonical.decode(kind.shape, value if kind.custom is None else kind.custom.adopt(value))
+                    obj = _decoded(kind, value)
                 except ValueError as error:
                     self._refusals.add(f"{kind.plural} {key}: what is stored is no object: {error}")
-                    continue
-                await self._object(kind, obj, counts)
+                except Unfit as error:
+                    self._refusals.add(f"{kind.plural} {key}: {error}")
+                else:
+                    await self._object(kind, obj, counts)
         self.progress.begin(f"looking for {kind.plural} that are only there")
         async for obj in self._only_there(kind):
             if not self.prune:
@@ -207,6 +209,19 @@ class Export:
             for obj, here in zip(found.values(), held, strict=True):
                 if here is None:
                     yield obj
+
+
+def _decoded(kind: Resource, value: bytes) -> Object:
+    """Return the object of a stored value in the stored version. Raises ValueError, and Unfit for one that only a webhook converts."""
+    if kind.custom is not None:
+        value = kind.custom.adopt(value)
+        version = marked(split(value)[1])
+        if version != kind.stored.version:
+            stored = kind.stored.api_version
+            raise Unfit(
+                f"is stored in {kind.group}/{version}, not in {stored}: update it here, which stores it in {stored}"
+            )
+    return canonical.decode(kind.shape, value)
 
 
 def _path(kind: Resource, obj: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.codecs.json import surrogates
-from apiserver.codecs.objects import canonical
 from apiserver.kinds.served import Kinds
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
@@ -73,7 +72,7 @@ class Reader:
         self._judge(resource, obj, named)
         lifecycle.drop_unstored(obj)
         key = keys.key(metadata["namespace"] if resource.namespaced else "", metadata["name"])
-        return Stored(key, metadata["uid"], obj, canonical.encode(resource.shape, obj))
+        return Stored(key, metadata["uid"], obj, lifecycle.value_of(resource, obj))
 
     async def decoded(self, item: Item) -> Object:
         """Return an object in the stored form. Raises Unfit."""

@@ -38,7 +38,8 @@ class Custom:
       it drops as `prune` does.
     * `convert(obj)` takes an object of another version to this one, in place: it loses what this version does not know. Where a webhook
       converts, it must have done so before. Raises ValueError for metadata of embedded resources that a webhook spoiled.
-    * `adopt(value)` returns stored bytes as the schema reads them: pruned, with defaults. The same object if nothing changes.
+    * `adopt(value)` returns stored bytes as the definition reads them: pruned, with defaults, by the schema of the version that the value
+      names. The same object if nothing changes. `versions` are those of the definition.
     * `has_rules`: the schema has rules.
     * `prepare(release)` compiles what writes need in a release. It may take a second, so it belongs into a thread. `ready(release)` returns
       whether that was done; until then, judging may take long.
@@ -63,6 +64,7 @@ class Custom:
     fields: Callable[[Object], tuple[str, ...]]
     fields_in: frozenset[str]
     convert: Callable[[Object], Object]
+    versions: frozenset[str] = frozenset()
     has_rules: bool = False
     prepare: Callable[[Release], None] = _nothing
     ready: Callable[[Release], bool] = _always

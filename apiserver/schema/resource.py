@@ -337,6 +337,12 @@ class Resource:
         return self.custom is not None and self.custom.webhook is not None and self.stored_as is not None
 
     @property
+    def encoded_version(self) -> str:
+        """The version of an object that a request of this version wrote, once it is encoded: the stored one, unless a webhook has to
+        convert it before."""
+        return self.version if self.converted else self.stored.version
+
+    @property
     def same_json(self) -> bool:
         """Whether objects of this version have the JSON that is stored."""
         return self.conversion is None and not self.converted

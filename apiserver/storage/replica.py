@@ -32,6 +32,7 @@ from apiserver.watchcache.entry import (
     Revision,
     Unreadable,
     is_whole,
+    marked,
     splice,
     split,
 )
@@ -87,8 +88,8 @@ class Progress:
                 then()
 
 
-_Parts = tuple[bool, bytes, bytes, Mapping[str, str], tuple[str, ...]]
-"""Whether a value is shown otherwise than it is stored; its line and its verbatim part; its labels and fields."""
+_Parts = tuple[bool, bytes, bytes, str, Mapping[str, str], tuple[str, ...]]
+"""Whether a value is shown otherwise than it is stored; its line, its verbatim part and its version; its labels and fields."""
 
 
 def _read(value: bytes, adopt: AdoptFunc, index_func: IndexFunc) -> _Parts:
@@ -96,10 +97,11 @@ def _read(value: bytes, adopt: AdoptFunc, index_func: IndexFunc) -> _Parts:
     if not is_whole(value):
         raise ValueError("it does not begin as an object does, or is no text")
     own = adopt(value)
-    line, verbatim = split(own)
+    line, behind = split(own)
+    version = marked(behind) if behind else ""
     labels, fields = index_func(line)
     hash(value)  # bytes keep it, and the event loop will look them up
-    return own is not value, line, verbatim, labels, fields
+    return own is not value, line, b"" if version else behind, version, labels, fields
 
 
 class Replica:
@@ -130,6 +132,8 @@ class Replica:
         self.ever_filled = False
         self.holds_unreadable = False
         """Since this process started, some value could not be read: lists must look for more of them."""
+        self.versions: set[str] = set()
+        """The versions that marks of values have named since memory was last filled: a state may hold objects in them."""
         self.seen_from = Revision(0)
         self.wants_filling = asyncio.Event()
         self.wants_filling.set()
@@ -169,9 +173,11 @@ class Replica:
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         """Return the entry of a stored value. Revision 0 is that of a dry run which creates: its value has no resourceVersion."""
         try:
-            changed, line, verbatim, labels, fields = self._parts(value)
+            changed, line, verbatim, version, labels, fields = self._parts(value)
             body = splice(line, revision) if revision else line
-            return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=changed)
+            if version:
+                self.versions.add(version)
+            return Entry(key, revision, body, labels, fields, verbatim=verbatim, adopted=changed, version=version)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = str(error)[:1024]
         # Another program wrote it. It must not stop the log.
@@ -262,6 +268,7 @@ class Replica:
         )
         self.meter.rebuilt(reason)
         self.filled = False
+        self.versions.clear()
         self.installed.clear()
         self._marks.clear()  # they may name lost revisions
         self._empty_since, self._empty_because = self._clock(), detail

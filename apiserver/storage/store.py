@@ -32,7 +32,7 @@ from apiserver.storage.primaries import cluster, sentinel
 from apiserver.storage.primaries.connector import Connector, Locator
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write
-from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision, splice
+from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision
 from apiserver.watchcache.errors import Future
 from apiserver.watchcache.hub import Sink, Watcher
 from apiserver.watchcache.mvcc import View
@@ -156,6 +156,11 @@ class Store:
         return self._replica.holds_unreadable
 
     @property
+    def versions(self) -> Set[str]:
+        """The versions in which objects of a view may be stored. Empty for kinds whose values name no version."""
+        return self._replica.versions
+
+    @property
     def volume(self) -> tuple[int, int]:
         """The number of objects in memory, and their bytes."""
         return len(self._replica.index), self._replica.meter.bytes_held
@@ -224,7 +229,7 @@ class Store:
         held = self._replica.current(write.key)
         if held is None or held.adopted:
             return False
-        return held.revision == write.expected and splice(write.value, held.revision) == held.value
+        return held.revision == write.expected and held.stores(write.value)
 
     async def _rehearse(self, write: Write) -> Entry:
         await self.barrier()
@@ -232,7 +237,7 @@ class Store:
         if write.expected:
             if held is None or held.revision != write.expected:
                 raise Moved(write.key, held)
-            if write.value is None or splice(write.value, held.revision) == held.value:
+            if write.value is None or held.stores(write.value):
                 return held
             return self._replica.entry(write.key, held.revision, write.value)
         if held is not None:

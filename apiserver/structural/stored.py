@@ -1,12 +1,15 @@
 """Read stored custom resources under the present schema: what it does not know is dropped, its defaults are filled in.
 
 Objects that were stored under another schema are read, never refused. The stored bytes stay as they are.
+
+A stored value names the version of its object in its second line, as upstream's has its apiVersion. A value without a second line is in
+the stored version of the definition that reads it. Versions of Sluice that wrote such values could not change a stored version.
 Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (crdConversionRESTOptionsGetter).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical
@@ -18,6 +21,7 @@ from apiserver.structural import defaulting, embedded, pruning
 from apiserver.structural.defaulting import Fill
 from apiserver.structural.holders import Holders
 from apiserver.structural.pruning import Prune
+from apiserver.watchcache.entry import mark, marked, split
 
 _METADATA = "metadata"
 
@@ -40,16 +44,40 @@ def adopter(
         coerce(obj, None)
         return filled or bool(unknown) or schema in embedding
 
-    def adopt(value: bytes) -> bytes:
-        line = value.partition(b"\n")[0]
+    def adopt(line: bytes) -> bytes:
         obj = {name: rawjson.parsed(raw) for name, raw in rawjson.members(line).items() if name != _METADATA}
         nulls = b"null" in line
         if not change(obj, nulls=nulls):
-            return value
-        whole = canonical.decode(shape, value)
+            return line
+        whole = canonical.decode(shape, line)
         change(whole, nulls=nulls)
         made = canonical.encode(shape, whole)
-        return value if made == value else made
+        return line if made == line else made
+
+    return adopt
+
+
+def version_adopter(
+    stored: str, adopters: Mapping[str, Adopt], shape: Struct, *, convert: Callable[[Object], Object] | None
+) -> Adopt:
+    """Return the reader of the stored values of a definition. `adopters` read the line of an object by the schema of its version.
+
+    `convert` takes an object to the version `stored`. Without it an object stays in its version, because a webhook has to convert it. So
+    does one in a version that the definition no longer has: nothing can convert it. A value comes back as the same object if nothing
+    changes.
+    """
+    own = mark(stored)
+
+    def adopt(value: bytes) -> bytes:
+        line, behind = split(value)
+        version = marked(behind) if behind else stored
+        if version not in adopters:
+            return value
+        made = adopters[version](line)
+        if version != stored and convert is not None:
+            made, behind = canonical.encode(shape, convert(canonical.decode(shape, made))), own
+        behind = behind or own
+        return value if made is line and len(value) == len(line) + len(behind) else made + behind
 
     return adopt
 

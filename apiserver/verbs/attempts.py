@@ -19,6 +19,7 @@ from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import Entry, Key
 
 Result = TypeVar("Result")
+DELETES = ("delete", "deletecollection")
 
 
 async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awaitable[Result]]) -> Result:
@@ -27,7 +28,7 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
     `attempt` gets the object in the version of the request.
     """
     if call.converter is not None:
-        attempt = _converting(call.converter, attempt)
+        attempt = _converting(call, call.converter, attempt)
     with failures.translated(call.info):
         live, fresh = call.store.view().get(key), False
         while True:
@@ -50,10 +51,12 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
 
 
 def _converting(
-    converter: Converter, attempt: Callable[[Entry | None], Awaitable[Result]]
+    call: Call, converter: Converter, attempt: Callable[[Entry | None], Awaitable[Result]]
 ) -> Callable[[Entry | None], Awaitable[Result]]:
+    deletes = call.info.verb in DELETES
+
     async def converted(live: Entry | None) -> Result:
-        return await attempt(None if live is None else await converter.entry(live))
+        return await attempt(None if live is None else await converter.live(live, deletes=deletes))
 
     return converted
 

@@ -65,7 +65,8 @@ class Services:
 
 
 class Call(NamedTuple):
-    """One request, parsed, authenticated and authorized. With a `converter`, objects are shown in another version than `store` has."""
+    """One request, parsed, authenticated and authorized. With a `converter`, `store` may have objects in other versions than that of the
+    request."""
 
     info: RequestInfo
     user: User
@@ -73,6 +74,11 @@ class Call(NamedTuple):
     store: Store
     exchange: Exchange
     converter: Converter | None = None
+
+    def converter_of_view(self) -> Converter | None:
+        """Return the converter of a list of a view that the caller has; None if every object of it is in the version of the request."""
+        converter = self.converter
+        return converter if converter is not None and converter.needed(self.store.versions) else None
 
     def storing(self, key: str) -> Attributes:
         """Return the attributes of the span of a write."""

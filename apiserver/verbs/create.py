@@ -162,7 +162,7 @@ async def _commit(
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     with spans.span("Create redis", lambda: call.storing(key)):
         entry = await attempts.commit(call, write, dry_run=dry_run)
-    entry.judged = call.converter is None
+    entry.judged = not call.resource.converted
     # A dry run returns the resourceVersion that the client sent for a new object, whatever it is.
     return stamp(entry.value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
 

@@ -18,7 +18,7 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, recorded, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
-from apiserver.watchcache.entry import Entry, batches, splice
+from apiserver.watchcache.entry import Entry, batches
 from apiserver.wire import body
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -230,7 +230,7 @@ async def _mark(
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
     value = await lifecycle.encoded(call.resource.hub, new, size=live.size)
-    if splice(value, live.revision) == live.value:
+    if live.stores(value):
         return live
     write = Write(live.key, value, live.revision, metadata["uid"])
     return await attempts.commit(call, write, dry_run=wanted.dry_run)

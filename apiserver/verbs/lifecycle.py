@@ -30,7 +30,7 @@ from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Key
+from apiserver.watchcache.entry import Key, mark
 from apiserver.wire import body, negotiation
 from kubetext import names
 
@@ -253,11 +253,14 @@ async def to_store(call: Call, obj: Object, *, size: int) -> bytes:
 
 def encoded(resource: Resource, obj: Object, *, size: int) -> Awaitable[bytes]:
     """Encode the object as it is stored. `resource` is the version in which it was judged."""
-    return run_sized(CHANGE, size, _encoded, resource, obj)
+    return run_sized(CHANGE, size, value_of, resource, obj)
 
 
-def _encoded(resource: Resource, obj: Object) -> bytes:
-    return canonical.encode(resource.stored.shape, conversion.stored_of_hub(resource, obj))
+def value_of(resource: Resource, obj: Object) -> bytes:
+    """Return the stored value of an object. `resource` is the version in which it was judged. That of a custom resource names the version
+    of its contents: the stored one, or that of the request where a webhook has still to convert it."""
+    value = canonical.encode(resource.stored.shape, conversion.stored_of_hub(resource, obj))
+    return value if resource.custom is None else value + mark(resource.encoded_version)
 
 
 def estimated(new: Object) -> int:

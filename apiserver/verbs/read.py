@@ -148,10 +148,12 @@ async def page(
         start, view = token.key, await _token_state(call, token)
     else:
         start, view = "", await _state(call, wanted, revision, exact=exact)
-    found = await _cut(view, chosen, limit, start=start, converter=call.converter)
+    converter = call.converter_of_view()
+    found = await _cut(view, chosen, limit, start=start, converter=converter)
     whole = not chosen.prefix
     begins, ends = whole and not start, whole and not found.continue_token
-    found = replace(found, begins=begins, ends=ends, sparse=chosen.test is not None)
+    # Some objects may have been converted, the others still belong to their groups.
+    found = replace(found, begins=begins, ends=ends, sparse=chosen.test is not None or converter is not None)
     if report is not None and call.store.holds_unreadable:
         content = wanted.resource_version and token is None and _newest_will_do(wanted, revision, exact=exact)
         if not content and (wrong := await _unreadable(view, chosen, found, start=start)):

@@ -109,9 +109,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, size=stored_size))
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)
-    # A webhook may store the same object in another way.
-    comparable = not live.adopted and call.converter is None
-    if comparable and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
+    if not live.adopted and await run_sized(READ_STORED, live.size, canonical.same, resource.shape, new, old):
         with _storing(call, live):
             return Outcome((await call.store.confirm(live)).value)
     try:
@@ -123,7 +121,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         if order.owned or not tracked:
             raise
         return await _round(services, call, order, live, tracked=False)
-    entry.judged = order.sub is None and call.converter is None
+    entry.judged = order.sub is None and not call.resource.converted
     return Outcome(entry.value)
 
 

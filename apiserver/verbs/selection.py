@@ -73,8 +73,7 @@ def select(call: Call, options: ListOptions) -> Selection:
         key=_single(resource, namespace, info.name or _only_name(fields)),
         test=_test(resource, fields, options.label_selector),
         unfiltered=unfiltered,
-        # The index has the values of the stored version.
-        field=None if resource.converted else _indexed(resource, fields),
+        field=_indexed(resource, fields),
         lengthy=_lengthy(options.label_selector),
     )
 
@@ -163,6 +162,10 @@ def _single(resource: Resource, namespace: str, name: str) -> Key | None:
 
 
 def _indexed(resource: Resource, fields: selectors.FieldSelector) -> tuple[int, str] | None:
+    """Return the indexed field that a selector requires, and its value; None without one. The index has the values of each object in the
+    version in which it is stored, so it does not help where a webhook converts."""
+    if resource.custom is not None and resource.custom.webhook is not None:
+        return None
     for position, label in enumerate(resource.indexed):
         value = fields.requires(label)
         if value is not None:

@@ -63,8 +63,8 @@ async def watch(services: Services, call: Call) -> Any:
         chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
     with failures.translated(call.info), read.listing_span(call, "cacher.Watch"):
         start = await _start_or_refusal(call, wanted)
-    if call.converter is not None and isinstance(start, Start):
-        start = await _converted(call.converter, start, chosen)
+    if isinstance(start, Start) and (converter := call.converter_of_view()) is not None:
+        start = await _converted(converter, start, chosen)
     form = rendering.form_of(services, call, negotiation.streamed(accepted))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
@@ -503,8 +503,8 @@ class AgingSink(Sink):
 
 
 class ConvertingSink(Sink):
-    """A sink for a version that a webhook converts to. A change that was not converted yet is left to the watcher's own task: the first
-    that gets there calls the webhook for all."""
+    """A sink for changes that may have to be converted. One that was not converted yet is left to the watcher's own task: the first that
+    gets there calls the webhook for all."""
 
     __slots__ = ("_converter", "_sink")
 

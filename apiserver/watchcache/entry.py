@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -29,17 +30,33 @@ _UID = b',"uid":"'
 
 
 _END = b"\n"
+_TEXTS = b"\n["
 
 
 def split(value: bytes) -> tuple[bytes, bytes]:
-    """A stored value as the line that is the object's JSON, and what stands behind it, nothing in most: how raw JSON was sent."""
+    """A stored value as the line that is the object's JSON, and the second line, which most lack: how raw JSON was sent, or the version of
+    a custom resource (`marked`). The second line has the line break at its front."""
     at = value.find(_END)
     return (value, b"") if at < 0 else (value[:at], value[at:])
+
+
+def mark(version: str) -> bytes:
+    """Return the second line of a value whose JSON is that of a version of its kind. No version begins as the texts of raw JSON do."""
+    return b"\n%b" % version.encode()
+
+
+def marked(behind: bytes) -> str:
+    """Return the version that a second line names, or "". Raises UnicodeDecodeError."""
+    return "" if behind.startswith(_TEXTS) else sys.intern(behind[1:].decode())
 
 
 def splice(value: bytes, revision: int) -> bytes:
     """A stored value with its resourceVersion put where clients expect it: right behind `metadata.uid`."""
     return stamp(value, b'"%d"' % revision)
+
+
+def _member(revision: int) -> bytes:
+    return b',"resourceVersion":"%d"' % revision
 
 
 def stamp(value: bytes, version: bytes) -> bytes:
@@ -52,7 +69,7 @@ def stamp(value: bytes, version: bytes) -> bytes:
     member = b',"resourceVersion":%b' % version
     if at == len(b'{"metadata":{'):
         member = member[1:] + (b"," if value[at : at + 1] != b"}" else b"")
-    return value[:at] + member + value[at:]
+    return b"".join((value[:at], member, memoryview(value)[at:]))  # one copy of what may be megabytes
 
 
 class CachedGroup(Protocol):
@@ -85,9 +102,10 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     """An object at a revision.
 
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is the
-    text behind it in the stored value; decoders of raw JSON read it. `fields` holds the values of the resource's indexed fields in its own
-    order. `group` is None until the first list needs one. `uid_hash` is for shard selectors, -1 until the first of them. `judged`: this
-    process validated the object before it was stored. `adopted`: the stored bytes differ, because a server of another release wrote them.
+    text behind it in the stored value; decoders of raw JSON read it. `version` is that of a custom resource's body. `fields` holds the
+    values of the resource's indexed fields in its own order. `group` is None until the first list needs one. `uid_hash` is for shard
+    selectors, -1 until the first of them. `judged`: this process validated the object before it was stored. `adopted`: the stored bytes
+    differ, because a server of another release or definition wrote them.
 
     No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
@@ -102,13 +120,23 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     verbatim: bytes = b""
     judged: bool = False
     adopted: bool = False
+    version: str = ""
 
     readable: ClassVar[bool] = True
 
     @property
     def value(self) -> bytes:
-        """The stored value with its resourceVersion."""
+        """The stored value with its resourceVersion, without the version of a custom resource."""
         return self.body + self.verbatim
+
+    def stores(self, value: bytes) -> bool:
+        """Whether this is the entry of a stored value. Most others differ in length, and are not copied."""
+        behind = mark(self.version) if self.version else self.verbatim
+        member = len(_member(self.revision)) if self.revision else 0
+        if not 0 <= len(value) + member - len(self.body) - len(behind) <= 1 or not value.endswith(behind):
+            return False
+        line = value[: len(value) - len(behind)]
+        return (splice(line, self.revision) if self.revision else line) == self.body
 
     @property
     def size(self) -> int:
@@ -139,10 +167,17 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         """The same content under another revision: how a deletion shows the last state."""
         if revision == self.revision:
             return self
-        old = b',"resourceVersion":"%d"' % self.revision
-        new = b',"resourceVersion":"%d"' % revision
-        body = self.body.replace(old, new, 1)
-        return Entry(self.key, revision, body, self.labels, self.fields, uid_hash=self.uid_hash, verbatim=self.verbatim)
+        body = self.body.replace(_member(self.revision), _member(revision), 1)
+        return Entry(
+            self.key,
+            revision,
+            body,
+            self.labels,
+            self.fields,
+            uid_hash=self.uid_hash,
+            verbatim=self.verbatim,
+            version=self.version,
+        )
 
 
 class Unreadable(Entry, gc=False, eq=False):

@@ -7,7 +7,6 @@ import contextlib
 import copy
 import json
 import pathlib
-import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,18 +17,13 @@ from tests.e2e.controlplane import plane
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection, Stream
 from tests.e2e.controlplane.plane import until
+from tests.e2e.lamps import APPLY, DEFINITIONS, JSON_PATCH, MERGE, NAMESPACE, V1, V2, Server, here
 from tests.fixtures.conversion_hook import Answer, Convert, Hook, Object, Refusal, answered, converted
 from tests.fixtures.definitions import write
 from tests.fixtures.lamps import GROUP, convert, definition, lamp
-from tests.fixtures.server import DevServer, Reply, dev_server
+from tests.fixtures.server import DevServer, dev_server
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/api/v1/namespaces/default/services"
-NAMESPACE = "converted"
-V1, V2 = (f"/apis/{GROUP}/{version}/namespaces/{NAMESPACE}/lamps" for version in ("v1", "v2"))
-MERGE, JSON_PATCH, APPLY = (
-    {"Content-Type": f"application/{media}"} for media in ("merge-patch+json", "json-patch+json", "apply-patch+yaml")
-)
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 POLICY = "admissionregistration.k8s.io/v1"
@@ -168,48 +162,6 @@ STRANGE: dict[str, Answer] = {
 
 # ---------------------------------------------------------------------------------------------------- the same play on two servers
 
-VARYING = (
-    (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
-    (r'"resourceVersion":"\d*"', '"resourceVersion":"RV"'),
-    (r"revision=\d+", "revision=RV"),
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
-    (r"127\.0\.0\.1:\d+/convert", "HOOK"),
-)
-
-
-class Server:
-    """Lamps on one server, with a webhook of their own."""
-
-    def __init__(self, kubeconfig: pathlib.Path, user: Connection, hook: Hook) -> None:
-        self.kubeconfig = kubeconfig
-        self.user = user
-        self.hook = hook
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
-        return self.user.ask(method, path, body, headers=headers)
-
-    def shown(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        reply = self.user.ask(method, path, body, headers=headers or {})
-        text = reply.text
-        for pattern, word in VARYING:
-            text = re.sub(pattern, word, text)
-        return reply.status, _comparable(json.loads(text))
-
-
-def _comparable(value: Any) -> Any:
-    """Without what depends on the second in which it happens, and on the order of members in what a webhook sent back."""
-    if isinstance(value, dict):
-        made = {name: _comparable(x) for name, x in value.items()}
-        if "managedFields" in made:
-            made["managedFields"] = sorted(made["managedFields"], key=_sorted_json)
-        return made
-    return list(map(_comparable, value)) if isinstance(value, list) else value
-
-
-def _sorted_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 Step = tuple[str, int, Any]
 
 
@@ -266,16 +218,6 @@ def played(server: Server) -> Iterator[Step]:
         yield f"{label}: create", *ask("POST", V2, lamp("v2", "bad", lumen=50))
         server.hook.answer = converted
         server.ask("DELETE", f"{V1}/bad")
-
-
-@contextlib.contextmanager
-def here(folder: pathlib.Path, hook: Hook, *flags: str) -> Iterator[tuple[Server, DevServer]]:
-    folder.mkdir(exist_ok=True)
-    file = write(folder / "lamps.yaml", definition(hook.conversion()))
-    with dev_server(folder, f"--crds={file}", *flags) as server, Connection(server.kubeconfig) as user:
-        made = Server(server.kubeconfig, user, hook)
-        made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        yield made, server
 
 
 def test_kube_apiserver_answers_the_same(tmp_path: pathlib.Path, our_own: None) -> None:
@@ -640,15 +582,6 @@ def test_review_has_the_first_known_version(tmp_path: pathlib.Path) -> None:
             user.ask("POST", V1, lamp("v1", watt=7))
             assert user.ask("GET", f"{V2}/one").json["spec"] == {"lumen": 70}
             assert hook.seen[-1]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
-
-
-def test_stored_version_of_a_followed_definition_does_not_change(tmp_path: pathlib.Path) -> None:
-    with Hook(tmp_path, convert) as hook, here(tmp_path / "dev", hook) as (server, dev):
-        server.ask("POST", V1, lamp("v1", watt=7))
-        write(tmp_path / "dev" / "lamps.yaml", definition(hook.conversion(), stored="v2"))
-        refusal = "spec.versions: Forbidden: the stored version may not change from v1 to v2"
-        until(lambda: refusal in dev.log.read_text(), "the change is refused")
-        assert server.ask("GET", f"{V2}/one").json["spec"] == {"lumen": 70}
 
 
 def _told(stream: Any) -> tuple[str, int]:

@@ -10,6 +10,8 @@ A value is one line of JSON, in which raw JSON is compact. If some raw JSON was 
 
 The second line is an array with one item for each raw JSON, in the order of the first line. The item is null if the first line has the text
 as it was sent. Compact JSON has no newline, so the first one ends the object.
+
+The second line of a custom resource names the version of its object instead (`watchcache.entry.mark`): `v1`. Decoders do not read it.
 Upstream: golang/go `src/encoding/json/encode.go`, kubernetes/apimachinery `pkg/api/equality/semantic.go`.
 """
 
@@ -167,6 +169,13 @@ def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Map
 
 @functools.cache
 def _decoder(shape: Struct) -> Callable[[bytes], Object]:
+    decode_value = _value_decoder(shape)
+    if not shape.open:
+        return decode_value
+    return lambda data: decode_value(data.partition(b"\n")[0])
+
+
+def _value_decoder(shape: Struct) -> Callable[[bytes], Object]:
     parse, replace, restore = typed.parser(shape), typed.raw_replacer(shape), _time_restorer(shape)
     mapper = typed.raw_mapper(shape, verbatim=True)
 

@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from apiserver.apimachinery.releases import Release, nearest
+from tests.fixtures.valkey import shared_server
 from tests.promises.api.client import Client
 from tests.promises.api.target import Target
 from tests.promises.custom.target import TARGETS
+
+__all__ = ["shared_server"]
 
 DEFAULT = "all"
 _NUMBERS = itertools.count()

@@ -19,7 +19,7 @@ from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import Reader
 from apiserver.storage.operations import loading
-from apiserver.storage.operations.loading import Loading
+from apiserver.storage.operations.loading import Carried, Loading
 from apiserver.watchcache.entry import split
 from tests.fixtures.valkey import Server, install, patient
 
@@ -239,6 +239,23 @@ async def test_export_leaves_equal_custom_resources_alone(place: Place) -> None:
     assert complete, lines
     assert lines == [f"{plural}: 0 created, 0 updated, 1 there already" for plural in ("widgets", "gadgets")]
     assert place.plane.written == []
+
+
+async def test_export_refuses_an_object_that_is_not_in_the_stored_version(place: Place) -> None:
+    name = f"{place.groups[0]}/widgets"
+    await place.bring()
+    [(key, value)] = [item async for page in place.loading.values(name) for item in page]
+    [held] = await place.loading.held(name, [key])
+    assert held is not None
+    assert split(value)[1] == b"\nv1beta1"
+    await place.loading.put(name, [Carried(key, held.uid, split(value)[0] + b"\nv0", held.id)])
+
+    lines, complete = await place.export()
+
+    assert not complete
+    group = place.groups[0]
+    why = f"is stored in {group}/v0, not in {group}/v1beta1: update it here, which stores it in {group}/v1beta1"
+    assert f"refused: widgets default/a: {why}" in lines
 
 
 async def test_export_writes_a_changed_status_where_the_definition_has_it(place: Place) -> None:
