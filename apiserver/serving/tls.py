@@ -32,7 +32,9 @@ RECEIPTS = 8
 SHAKEN = 4 << 10
 """Bytes that are read in one step of a handshake. 700 records of one byte take 3 ms."""
 PIECES = 8
-"""Pieces that are written in one step."""
+"""Pieces that are written in one step, when the client takes more."""
+AT_ONCE = 1 << 20
+"""Bytes of one write that are sent in the same step, two to four milliseconds. The client gets the rest in later steps."""
 HIGH, LOW = 512 << 10, 128 << 10
 """Above HIGH unsent bytes a protocol must pause, and at LOW it may go on."""
 FLUSH_SECONDS = 30.0
@@ -367,26 +369,44 @@ class Transport(asyncio.Transport):
         if self._closing or not data:
             return
         if len(data) > PIECE:
-            whole = memoryview(data)
-            for at in range(0, len(whole), PIECE):
-                self.write(whole[at : at + PIECE])
-            return
-        if self._sealed or self._unsent:
-            self._unsent.append(data)
-            self._unsent_size += len(data)
+            self._write_all((data,))
+        elif self._sealed or self._unsent:
+            self._defer(data)
         else:
             try:
                 self._send(self._session.encrypt(data))
             except OSError as e:
                 self._break(e)
-                return
+
+    def _write_all(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send data piece by piece, and keep what follows the first AT_ONCE bytes."""
+        left = AT_ONCE
+        for part in parts:
+            whole = memoryview(part)
+            for at in range(0, len(whole), PIECE):
+                piece = whole[at : at + PIECE]
+                if left > 0 or self._closing:
+                    self.write(piece)
+                else:
+                    self._defer(piece)
+                left -= len(piece)
+
+    def _defer(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep data until the socket takes more than it did in this step."""
+        self._unsent.append(data)
+        self._unsent_size += len(data)
+        self._await_writable()
         if self._unsent_size > HIGH and not self._paused:
             self._paused = True
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Join the parts: a record and its system call cost more than a copy."""
-        self.write(b"".join(list_of_data))
+        """Join the parts, unless they are large: a record and its system call cost more than a copy."""
+        parts = list(list_of_data)
+        if sum(map(len, parts)) <= AT_ONCE:
+            self.write(b"".join(parts))
+        else:
+            self._write_all(parts)
 
     def _send(self, sealed: bytes | memoryview) -> None:
         """Send encrypted bytes; keep what the socket does not take. Raises OSError."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.e2e.controlplane.connection import Connection, Stream
 from tests.fixtures.definitions import GROUP, definition, write
 from tests.fixtures.server import DevServer, Reply, dev_server
 
 MIB = 1 << 20
 LIMIT = 8 * MIB
+INITIAL = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 REPORTS = f"/apis/{GROUP}/v1/namespaces/default/reports"
 
 
@@ -73,6 +76,32 @@ def test_report_of_three_mebibytes_is_written_read_listed_and_watched(server: De
         server.request("PATCH", f"{REPORTS}/three", {"metadata": {"labels": {"a": "b"}}}, headers=merge).status == 200
     )
     assert server.request("DELETE", f"{REPORTS}/three").status == 200
+
+
+def test_no_step_is_long_for_objects_near_the_limit(server: DevServer) -> None:
+    """The detector fails this test for a step above the budget (`tests/fixtures/steps.py`)."""
+    made, name = report("eight", LIMIT - MIB // 8), f"{REPORTS}/eight"
+    merge = {"Content-Type": "application/merge-patch+json"}
+    with Connection(server.kubeconfig) as user:
+        since = server.request("GET", REPORTS).json["metadata"]["resourceVersion"]
+        with contextlib.ExitStack() as opened:
+            watches = [
+                opened.enter_context(Stream(user, f"{REPORTS}?watch=1&resourceVersion={since}")) for _ in range(3)
+            ]
+            created = send(server, "POST", REPORTS, made)
+            assert created.status == 201, created.text[:300]
+            made["metadata"]["resourceVersion"] = created.json["metadata"]["resourceVersion"]
+            made["results"].pop()
+            assert send(server, "PUT", name, made).status == 200
+            labels = {"metadata": {"labels": {"a": "b"}}}
+            assert server.request("PATCH", name, labels, headers=merge).status == 200
+            assert len(server.request("GET", REPORTS).json["items"]) == 1
+            with Stream(user, f"{REPORTS}?watch=1&{INITIAL}") as beginning:
+                assert [beginning.next()["type"] for _ in range(2)] == ["ADDED", "BOOKMARK"]
+            assert server.request("DELETE", name).status == 200
+            for watch in watches:
+                types = [watch.next()["type"] for _ in range(4)]
+                assert types == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
 
 
 def test_object_above_the_limit_gets_the_error_of_etcd(server: DevServer) -> None:

@@ -89,8 +89,18 @@ class Client:
         return b"".join(parts)
 
 
+class Greedy(socket.socket):
+    """Takes everything at once, as with a client that reads faster than we write."""
+
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:  # type: ignore[override]
+        self.settimeout(60)
+        self.sendall(data, flags)
+        self.settimeout(0)
+        return len(data)
+
+
 @asynccontextmanager
-async def connected(kit: pki.Kit) -> AsyncIterator[tuple[Recorder, Client]]:
+async def connected(kit: pki.Kit, *, greedy: bool = False) -> AsyncIterator[tuple[Recorder, Client]]:
     """Both ends."""
     protocol, loop = Recorder(), asyncio.get_running_loop()
     context = dynamiccertificates.Certificates(kit.files).context
@@ -100,6 +110,8 @@ async def connected(kit: pki.Kit) -> AsyncIterator[tuple[Recorder, Client]]:
         sock, _ = await loop.sock_accept(listening)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL)
+        if greedy:
+            sock = Greedy(fileno=sock.detach())
         await tls.accept(sock, context, lambda: protocol)
         client = await opening
     try:
@@ -151,6 +163,21 @@ async def test_many_small_pieces_that_wait_come_in_order(kit: pki.Kit) -> None:
         await eventually(lambda: not transport.get_write_buffer_size())
         transport.close()
         assert (await reading)[LONG:] == b"".join(pieces)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_one_step_sends_a_part_of_a_large_write(kit: pki.Kit, parts: int) -> None:
+    async with connected(kit, greedy=True) as (protocol, client):
+        transport, pieces = protocol.transport, [bytes([n]) * (8 * LONG // parts) for n in range(parts)]
+        reading = asyncio.ensure_future(asyncio.to_thread(client.read))
+        await asyncio.sleep(0)
+        if parts == 1:
+            transport.write(pieces[0])
+        else:
+            transport.writelines(pieces)
+        assert transport.get_write_buffer_size() >= 8 * LONG - tls.AT_ONCE
+        transport.close()
+        assert await reading == b"".join(pieces)
 
 
 async def test_paused_protocol_receives_nothing_until_it_resumes(kit: pki.Kit) -> None:
