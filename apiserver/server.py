@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 CERTIFICATE_POLL_SECONDS = 10.0
 HAND_OVER_SECONDS = 10.0
-"""How long a predecessor keeps a shared socket while this process is not ready. Without a predecessor, clients wait this long."""
+"""How long clients of a shared socket wait before this process accepts them although it is not ready: nobody else accepts them."""
 LAST_HANDSHAKES_SECONDS = 2.0
 """How long a stop waits for handshakes that have begun."""
 AUDIT_SECONDS = 10.0
@@ -132,6 +132,10 @@ class Server:
     def address(self) -> tuple[str, int]:
         """The listening address."""
         return self._listener.address
+
+    async def left_alone(self, seconds: float) -> None:
+        """Wait until connections to the port have been waiting for so long."""
+        await self._listener.unaccepted(seconds)
 
     def open(self) -> None:
         METER.serving = True
@@ -248,7 +252,7 @@ async def serve(
             *(asyncio.ensure_future(tasks.supervised(run, name=name)) for name, run in followers.items()),
         ]
         try:
-            await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
+            await stop.or_done(_announce(server, complete, shared=shared))
             if not stop.wanted.is_set():
                 await stop.or_done(ready(server.address[1], generations.present.stores))
             await stop.wanted.wait()
@@ -398,9 +402,14 @@ async def _complete(start: Start, generations: Generations, delegates: Delegates
     start.complete = True
 
 
-async def _announce(server: Server, complete: asyncio.Future[None], *, patience: float) -> None:
-    """Open the port after `patience`, or as soon as all is complete. Return when all is complete."""
-    await asyncio.wait((complete,), timeout=patience)
+async def _announce(server: Server, complete: asyncio.Future[None], *, shared: bool) -> None:
+    """Open the port: a shared one when all is complete, or when nobody else accepts its connections. Return when all is complete."""
+    if shared:
+        alone = asyncio.ensure_future(server.left_alone(HAND_OVER_SECONDS))
+        try:
+            await asyncio.wait((complete, alone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alone.cancel()
     if complete.done():
         await complete
     server.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import select
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -25,6 +26,8 @@ ACCEPTS_AT_ONCE = 64
 """Connections accepted before other work gets its turn."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 EXHAUSTED_SECONDS = 1.0
+LOOK_SECONDS = 0.05
+"""Between two looks at the accept queue. A process that serves empties it within one step of its event loop."""
 KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
 """Seconds of silence before the first probe (as upstream) and between probes, and how many may go unanswered."""
 
@@ -63,6 +66,17 @@ class Listener:
     def address(self) -> tuple[str, int]:
         host, port, *_ = self._sock.getsockname()
         return host, port
+
+    async def unaccepted(self, seconds: float) -> None:
+        """Wait until the accept queue was never empty for so long: no process with this socket accepts connections.
+
+        A process that does empties it again and again. An empty queue tells nothing, but then nobody waits.
+        """
+        queue, looks = select.poll(), 0
+        queue.register(self._sock, select.POLLIN)
+        while looks * LOOK_SECONDS < seconds:
+            await asyncio.sleep(LOOK_SECONDS)
+            looks = looks + 1 if queue.poll(0) else 0
 
     def open(self) -> None:
         self._sock.settimeout(0)

@@ -113,6 +113,23 @@ async def test_connections_queued_on_a_shared_socket_go_to_the_successor(kit: pk
         second.listener.close()
 
 
+async def test_socket_is_left_to_a_process_that_accepts_its_connections(kit: pki.Kit, sock: socket.socket) -> None:
+    first, second = Rig(kit, sock.dup()), Rig(kit, sock.dup())
+    first.listener.open()
+    unaccepted = asyncio.ensure_future(second.listener.unaccepted(0.2))
+    end = asyncio.get_running_loop().time() + 0.6
+    while asyncio.get_running_loop().time() < end:
+        with first.connect() as plain:
+            assert (await first.ask(plain)).startswith(b"HTTP/1.1 200")
+    assert not unaccepted.done()
+    first.listener.close()
+    with second.connect() as waiting:
+        await unaccepted
+        second.listener.open()
+        assert (await second.ask(waiting)).startswith(b"HTTP/1.1 200")
+        second.listener.close()
+
+
 async def test_closing_twice_is_closing(kit: pki.Kit, sock: socket.socket) -> None:
     rig = Rig(kit, sock)
     rig.listener.close()

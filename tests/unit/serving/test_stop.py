@@ -81,19 +81,23 @@ class Opening:
     address = ("127.0.0.1", 1)
 
     def __init__(self) -> None:
-        self.opened = asyncio.Event()
+        self.opened, self.alone = asyncio.Event(), asyncio.Event()
+
+    async def left_alone(self, seconds: float) -> None:
+        assert seconds == server.HAND_OVER_SECONDS
+        await self.alone.wait()
 
     def open(self) -> None:
         self.opened.set()
 
 
-def announcing(opening: Opening, complete: asyncio.Future[None], *, patience: float) -> asyncio.Future[None]:
-    return asyncio.ensure_future(server._announce(cast(server.Server, opening), complete, patience=patience))
+def announcing(opening: Opening, complete: asyncio.Future[None], *, shared: bool) -> asyncio.Future[None]:
+    return asyncio.ensure_future(server._announce(cast(server.Server, opening), complete, shared=shared))
 
 
 async def test_a_port_of_our_own_opens_before_everything_is_there() -> None:
     opening, complete = Opening(), asyncio.get_running_loop().create_future()
-    announced = announcing(opening, complete, patience=0)
+    announced = announcing(opening, complete, shared=False)
     await opening.opened.wait()
     assert not announced.done()
     complete.set_result(None)
@@ -102,7 +106,7 @@ async def test_a_port_of_our_own_opens_before_everything_is_there() -> None:
 
 async def test_inherited_port_stays_with_the_predecessor_until_all_is_ready() -> None:
     opening, complete = Opening(), asyncio.get_running_loop().create_future()
-    announced = announcing(opening, complete, patience=60)
+    announced = announcing(opening, complete, shared=True)
     await asyncio.wait((announced,), timeout=0.05)
     assert not opening.opened.is_set()
     complete.set_result(None)
@@ -110,9 +114,10 @@ async def test_inherited_port_stays_with_the_predecessor_until_all_is_ready() ->
     assert opening.opened.is_set()
 
 
-async def test_a_port_that_was_handed_over_opens_after_a_while_all_the_same() -> None:
+async def test_inherited_port_opens_when_nobody_else_accepts_its_connections() -> None:
     opening, complete = Opening(), asyncio.get_running_loop().create_future()
-    announced = announcing(opening, complete, patience=0.01)
+    announced = announcing(opening, complete, shared=True)
+    opening.alone.set()
     await opening.opened.wait()
     complete.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -123,5 +128,5 @@ async def test_a_start_that_fails_at_once_takes_no_connection() -> None:
     opening, complete = Opening(), asyncio.get_running_loop().create_future()
     complete.set_exception(OSError("no"))
     with pytest.raises(OSError, match="no"):
-        await announcing(opening, complete, patience=60)
+        await announcing(opening, complete, shared=True)
     assert not opening.opened.is_set()
