@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.promises import oracle
 
@@ -26,6 +28,8 @@ SHARE_IT = re.compile(
 MEANWHILE = tuple(f"tests/e2e/test_{name}.py" for name in ("outages", "replicas", "cluster_command", "quota"))
 """While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
 WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
+WAITING = "tests/unit/storage/"
+"""Files whose tests wait for failovers and timeouts of Valkey servers: ten seconds for each second of CPU."""
 ADMISSION = "admission"
 """The group of the promises that share the cluster of tests/promises/admission."""
 TARGETS = re.compile(r"tests/promises/api/\w+\.py::\w+\[(aggregated|upstream|dev)\b")
@@ -38,9 +42,9 @@ LONG = (
     "tests/faults/test_storage_faults.py",
     "tests/faults/test_lineage_faults.py",
     "tests/e2e/test_serve.py",
+    WAITING,
     "tests/e2e/",
     "tests/faults/",
-    "tests/unit/storage/",
 )
 """Groups in the order in which workers take them, long ones first; a text that ends in `/` means all that is left of that folder."""
 
@@ -68,6 +72,25 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Assign the next group. One worker at a time has files that wait, so the others use the cores meanwhile."""
+        held = self.assigned_work[node]
+        # xdist counts what is left in all groups that a worker ever had, after each test.
+        self.assigned_work[node] = {name: tests for name, tests in held.items() if not all(tests.values())}
+        others = (
+            tests for other, groups in self.assigned_work.items() if other is not node for tests in groups.values()
+        )
+        if any(map(waits, others)):
+            computes = (name for name, tests in self.workqueue.items() if not waits(tests))
+            if (name := next(computes, None)) is not None:
+                self.workqueue.move_to_end(name, last=False)
+        super()._assign_work_unit(node)
+
+
+def waits(tests: Mapping[str, bool]) -> bool:
+    """Whether a group, as the tests that say whether they have ended, has files that wait."""
+    return any(nodeid.startswith(WAITING) and not ended for nodeid, ended in tests.items())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
