@@ -104,11 +104,15 @@ def test_number_of_escapes_does_not_change_the_calls_for_slashes() -> None:
     assert _calls(functools.partial(read, 10_000)) <= _calls(functools.partial(read, 100))
 
 
-def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided() -> None:
+@pytest.mark.parametrize("at_once", [2, 3, 7, 64, 1000])
+def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_syntax, "_AT_ONCE", at_once)
     draw = random.Random(31)
     pieces = ("{", "}", "[", ",", ":", "a", '\\"', "\\\\", "\\n", "é")
-    for _ in range(200):
-        strings = ["".join(draw.choices(pieces, k=draw.randint(0, 2000))) for _ in range(draw.randint(100, 400))]
+    for _ in range(20):
+        strings = ["".join(draw.choices(pieces, k=draw.randint(0, 200))) for _ in range(draw.randint(10, 40))]
         raw = ('["' + '","'.join(strings) + '"]').encode()
         outside = b"".join(json_syntax._outside_strings(raw))
         assert outside.count(b",") == len(strings) - 1

@@ -24,12 +24,17 @@ garbage.collect_elsewhere(int, busy=bool)
 cycle = Cycle()
 cycle.itself = cycle
 gone = weakref.ref(cycle)
+kept = more = None
 while gc.get_count()[2] < garbage.EVERY:
+    kept = None
     kept = [[] for _ in range(10_000)]
+    time.sleep(garbage.LOOK_SECONDS / 5)
 del cycle
 deadline = time.monotonic() + 120
 while gone() is not None and time.monotonic() < deadline:
+    more = None
     more = [[] for _ in range(10_000)]
+    time.sleep(garbage.LOOK_SECONDS / 5)
 print(gone() is None, sorted(looks))
 """
 

@@ -10,6 +10,7 @@ import pytest
 
 from apiserver import metrics
 from apiserver.admission.core.attributes import Attributes
+from apiserver.admission.policies import validator
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import Level
@@ -92,7 +93,6 @@ async def test_refusals_have_upstreams_texts(validation: Mapping[str, Any], said
         ({"validations": [{"expression": "nope"}]}, ("compilation error: compilation failed: ERROR: <input>:1:1: undeclared reference "
          "to 'nope' (in container '')\n | nope\n | ^")),
         ({"validations": [{"expression": f"{ENDLESS} || true"}] * 11}, BUDGET),
-        ({"validations": [{"expression": "true", "messageExpression": f"{ENDLESS}?'':''"}] * 11}, f"failed messageExpression: {BUDGET}"),
         ({"validations": [{"expression": "true"}], "auditAnnotations": [{"key": "k", "valueExpression": "1 / 0 == 1 ? '' : ''"}]},
          "expression '1 / 0 == 1 ? '' : ''' resulted in error: division by zero"),
     ],
@@ -101,6 +101,14 @@ async def test_policy_that_fails_to_evaluate_refuses_unless_failures_are_ignored
     spec: Mapping[str, Any], said: str
 ) -> None:
     assert await message(Cluster([policy("p", **spec)])) == said
+    assert await message(Cluster([policy("p", **spec, failurePolicy="Ignore")])) is None
+
+
+async def test_message_expressions_are_paid_from_the_same_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The case above spends the ten million units that a policy has. Here it has one, and as many expressions as are needed for two."""
+    monkeypatch.setattr(validator, "POLICY_BUDGET", 1_000_000)
+    spec = {"validations": [{"expression": "true", "messageExpression": f"{ENDLESS}?'':''"}] * 2}
+    assert await message(Cluster([policy("p", **spec)])) == f"failed messageExpression: {BUDGET}"
     assert await message(Cluster([policy("p", **spec, failurePolicy="Ignore")])) is None
 
 

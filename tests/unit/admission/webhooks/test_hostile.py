@@ -25,6 +25,8 @@ HEAD_TOO_LONG = POST + f"net/http: server response headers exceeded {pacing.MOST
 UNREAD = "unexpected error when reading response body. Please retry. Original error: "
 TOO_LARGE = UNREAD + "http: response body too large"
 MEBIBYTE = 1 << 20
+PACKED_ZEROS = "64 MiB of zeros, packed"
+"""They are packed by the test that needs them, not by each process that collects it."""
 
 WHOLE: Mapping[str, tuple[bytes, str]] = {
     "more header lines than may be": (OK + b"a: b\r\n" * 200_000 + b"\r\n", BROKEN + "Too many headers received"),
@@ -56,7 +58,7 @@ WHOLE: Mapping[str, tuple[bytes, str]] = {
     "a size of 2^68": (CHUNKED + b"1" * 17 + b"\r\n", UNREAD + "malformed chunked encoding"),
     "trailers without end": (CHUNKED + b"1\r\n{\r\n0\r\n" + b"a: b\r\n" * 200_000, UNREAD + "malformed chunked encoding"),
     "a gzip bomb": (
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(64 * MEBIBYTE)),
+        OK + b"Content-Encoding: gzip\r\n\r\n" + PACKED_ZEROS.encode(),
         UNREAD + "http: response body too large",
     ),
     "both framings": (
@@ -81,6 +83,8 @@ async def called(caller: Caller, hook: Hook) -> str:
 @pytest.mark.parametrize("what", WHOLE)
 async def test_hostile_answer_fails_soon_and_holds_nothing_up(what: str, hook: Hook, caller: Caller) -> None:
     data, said = WHOLE[what]
+    if what == "a gzip bomb":
+        data = data.replace(PACKED_ZEROS.encode(), gzip.compress(bytes(64 * MEBIBYTE)))
 
     async def pour(exchange: plays.Exchange) -> None:
         for at in range(0, len(data), 1 << 18):
