@@ -12,6 +12,7 @@ import yaml
 from apiserver import collectors, metrics
 from apiserver.apimachinery.releases import V1_37, at
 from apiserver.verbs import watch
+from tests.fixtures.cases import each_case
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -47,7 +48,7 @@ def test_every_metric_of_upstream_that_we_share_is_recorded() -> None:
     assert ours().keys() == UPSTREAM.keys() | NOT_IN_1_37
 
 
-@pytest.mark.parametrize("name", UPSTREAM)
+@each_case("name", UPSTREAM)
 def test_a_shared_metric_has_upstreams_help_type_labels_and_buckets(name: str) -> None:
     # The release that is served sets these.
     metrics.WATCH_LIST_SECONDS.divide(at(V1_37, watch.WATCH_LIST_BUCKETS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from typing import cast
@@ -30,6 +31,7 @@ from apiserver.runtime import offload
 from apiserver.runtime.workers import Workers
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Struct
+from tests.fixtures.cases import each_case
 from tests.fixtures.cpu import Spent
 from tests.unit.filters.chain import connect
 
@@ -284,18 +286,17 @@ def test_the_routes_that_exist(method: str, path: str, action: str) -> None:
     assert (endpoint.subresource is not None) == ("/status" in path)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+@each_case(
+    ("method", "path"),
+    itertools.product(["GET", "POST", "OPTIONS"], [
         "/nonsense", "/nonsense/x", "/nodes/x/status", "/nodes/x/y", "/nodes/x/y/z", "/Nodes", "/node", "//nodes",
         "/namespaces", "/namespaces/ns", "/namespaces/ns/", "/namespaces/ns/nonsense", "/namespaces/ns/nodes", "/namespaces//nodes",
         "/namespaces/ns/nodes/x", "/claims/x", "/claims/x/status", "/namespaces/ns/claims/x/status/y",
         "/namespaces/ns/claims/x/spec", "/proxy/nodes", "/proxy/nodes/x", "/./nodes", "/nodes/..%2fx", "/nodes/a%2Fb",
         "/watch/nonsense", "/watch/claims/x", "/watch/namespaces/ns/claims/x/status", "/watch/namespaces/ns/nodes",
         "/watch/nodes/x/y", "/watch/watch/nodes", "/namespaces/ns//claims",
-    ],
+    ]),
 )  # fmt: skip
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 def test_unknown_route_is_404_for_every_method(method: str, path: str) -> None:
     assert refused(method, V1 + path) == 404
 

@@ -48,6 +48,7 @@ from apiserver.schema.types import (
     Time,
 )
 from kubetext.quantity import Quantity as Amount
+from tests.fixtures.cases import each_case
 
 METADATA = Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata.")
 PORT = Struct(
@@ -168,19 +169,21 @@ class _Odd:
     """A type that no declaration permits."""
 
 
-@pytest.mark.parametrize(
-    ("part", "put", "argument"),
+@each_case(
+    ("name", "part", "put", "argument"),
     [
-        pytest.param(part, put, field.name, id=f"{name}.{field.name}")
+        (name, part, put, field.name)
         for name, part, put in PARTS
         for field in dataclasses.fields(part)
         if f"{name}.{field.name}" not in ANYTHING
     ],
 )
-def test_every_argument_of_a_wrong_type_is_a_message(part: Any, put: Callable[[Any], Resource], argument: str) -> None:
+def test_every_argument_of_a_wrong_type_is_a_message(
+    name: str, part: Any, put: Callable[[Any], Resource], argument: str
+) -> None:
     for value in (_Odd(), [_Odd()], (_Odd(),), {_Odd(): _Odd()}, 1.5, b"x"):
         texts = packages.errors(put(replace(part, **{argument: value})))
-        assert texts, value
+        assert texts, (name, value)
         assert any(argument in text for text in texts), texts
         assert all(len(text) < 400 for text in texts)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from apiserver.structural import formats
+from tests.fixtures.cases import each_case
 
 ACCEPTED = {
     "hostname": ["a", "a-", "a-b", "a.bc", "exa-mple.com", "münchen.de", "a$b", "1", "9gag.com"],
@@ -56,22 +59,21 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in ACCEPTED.items() for text in texts])
+@each_case(("name", "text"), [(name, text) for name, texts in ACCEPTED.items() for text in texts])
 def test_format_accepts_a_text(name: str, text: str) -> None:
     check = formats.of(name)
     assert check is not None
     assert check(text)
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in REFUSED.items() for text in texts])
+@each_case(("name", "text"), [(name, text) for name, texts in REFUSED.items() for text in texts])
 def test_format_refuses_a_text(name: str, text: str) -> None:
     check = formats.of(name)
     assert check is not None
     assert not check(text)
 
 
-@pytest.mark.parametrize("name", [*ACCEPTED])
-@pytest.mark.parametrize("character", ["1", " ", "a", "(", '"', ":", ".", "=", "1:", "\\"])
+@each_case(("name", "character"), itertools.product(ACCEPTED, ["1", " ", "a", "(", '"', ":", ".", "=", "1:", "\\"]))
 def test_formats_read_long_texts(name: str, character: str) -> None:
     check = formats.of(name)
     assert check is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -14,6 +15,7 @@ import pytest
 
 from apiserver.codecs.json import surrogates
 from kubetext import utf8
+from tests.fixtures.cases import each_case
 
 MEMBERS = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 VALUES = surrogates.kept(msgspec.json.Decoder().decode)
@@ -132,8 +134,7 @@ NO_JSON = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", NO_JSON)
-@pytest.mark.parametrize("read", READERS)
+@each_case(("text", "read"), itertools.product(NO_JSON, READERS))
 def test_bytes_that_are_no_json_are_refused(text: bytes, read: Callable[[bytes], Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the decoder says
         read(text)
