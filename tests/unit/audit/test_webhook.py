@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -154,7 +155,7 @@ async def test_a_webhook_that_does_not_answer_is_given_up(
     async with opened(plane, clock) as webhook:
         assert not await webhook.process(events(1))
     assert len(clock.slept) == 4
-    assert "no answer within 0.05 s" in caplog.text
+    assert re.search(r"no answer within 0\.0\d+ s", caplog.text)  # less the time until it was asked
 
 
 async def test_an_answer_that_is_too_long_is_not_kept(plane: Plane, caplog: pytest.LogCaptureFixture) -> None:

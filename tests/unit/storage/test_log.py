@@ -13,7 +13,6 @@ import pytest
 
 from apiserver import metrics
 from apiserver.storage import functions, log
-from apiserver.storage.errors import Initializing
 from apiserver.storage.pipeline import Disconnected
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
@@ -110,10 +109,10 @@ async def test_log_that_does_not_answer_is_reported_with_the_time_waited(
 
 
 async def test_entries_missing_at_the_end_are_noticed_without_a_further_entry(
-    proxy: Proxy, shared_server: Server, resource: str, opening: Open
+    proxy: Proxy, shared_server: Server, resource: str, opening: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     await install(shared_server, resource)
-    follows = (await opening(proxy.url, resource))[resource]
+    await opening(proxy.url, resource)
     writes = (await opening(shared_server, resource))[resource]
     gaps = metrics.REBUILDS.labels(metrics.resource_label(resource), "gap")
     held, go_on, before = asyncio.Event(), asyncio.Event(), gaps.value
@@ -130,8 +129,8 @@ async def test_entries_missing_at_the_end_are_noticed_without_a_further_entry(
     shared_server("XDEL", functions.Commands(resource).keys.log, keys.stream_id(written.revision))
     go_on.set()
     await eventually(lambda: gaps.value == before + 1)
-    with pytest.raises(Initializing, match="nothing comes after"):
-        follows.view()
+    # Memory may be filled again by now, so its log says why it was emptied.
+    assert any(getattr(record, "detail", "").startswith("nothing comes after") for record in caplog.records)
 
 
 async def test_a_log_that_is_read_seconds_after_the_session_began_has_no_gap(
