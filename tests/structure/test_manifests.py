@@ -327,6 +327,19 @@ def test_kustomization_of_the_page_names_a_package_to_server_and_job(
     assert named == {"sluice": {"harbour"}, "sluice-store-init": {"harbour"}, "sluice-valkey": set()}
 
 
+def test_kustomization_of_the_page_about_scaling_has_three_replicas(checkout: pathlib.Path) -> None:
+    page = (PROJECT / "docs" / "scaling.md").read_text()
+    [text] = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    folder = checkout / "scaling"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(text.replace("manifests/", "../manifests/"))
+    done = subprocess.run([binaries.kubectl(), "kustomize", folder], capture_output=True, text=True, check=True)
+    deployment = _one(list(yaml.safe_load_all(done.stdout)), "Deployment", "sluice")
+    assert deployment["spec"]["replicas"] == 3
+    node, _zone = _pod(deployment)["topologySpreadConstraints"]
+    assert (node["topologyKey"], node["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "DoNotSchedule")
+
+
 CRDS = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
