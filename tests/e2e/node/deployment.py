@@ -186,7 +186,11 @@ class Deployment:
         """Returns when there are so many, and those that had to go have gone."""
         self.kubectl("scale", f"deployment/{SERVICE}", f"--replicas={replicas}")
         self.rolled_out(f"deployment/{SERVICE}")
-        until(lambda: len(self._all()) == self.ready() == replicas, f"{replicas} servers")
+        self.until_only(replicas)
+
+    def until_only(self, replicas: int) -> None:
+        """Wait until all servers are ready, and their predecessors have ended. One that stops still serves its watches."""
+        until(lambda: len(self._all()) == self.ready() == replicas, f"{replicas} servers", seconds=180)
 
     def until_gone(self, name: str) -> None:
         self.kubectl("wait", f"pod/{name}", "--for=delete", PATIENCE)

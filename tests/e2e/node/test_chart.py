@@ -22,12 +22,14 @@ from apiserver import buildinfo
 from charts import generate
 from monitoring import dashboards
 from release import archives, checkout
-from tests.e2e.controlplane.bed import PROJECT
+from tests.e2e.controlplane.bed import OWN_GROUP, PROJECT
+from tests.e2e.controlplane.plane import until
 from tests.e2e.node import programs
 from tests.e2e.node.cluster import Node
 from tests.e2e.node.deployment import APISERVICE, JOB, Deployment
 
 NAMESPACE = "charted"
+CLASS = f"deviceclasses.{OWN_GROUP}"
 CA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()
 CA_BUNDLE = f"--set=certificates.caBundle={CA}"
 
@@ -62,18 +64,29 @@ def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.fixture(scope="module")
+def release() -> checkout.Release:
+    return checkout.described(PROJECT, buildinfo.DEVELOPMENT.removesuffix(".dev0"))
+
+
+@pytest.fixture(scope="module")
+def packed(release: checkout.Release, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The chart as the file of a release."""
+    folder = tmp_path_factory.mktemp("packed")
+    checkout.stage(PROJECT, release, folder / "tree")
+    package = folder / f"sluice-{release.version}.tgz"
+    archives.pack(folder / "tree" / "charts" / "sluice", package, root="sluice", time=release.built)
+    return package
+
+
 def test_packed_chart_of_a_release_passes_and_renders_the_same_objects(
-    helm: pathlib.Path, tmp_path: pathlib.Path
+    helm: pathlib.Path, release: checkout.Release, packed: pathlib.Path
 ) -> None:
-    release = checkout.described(PROJECT, buildinfo.DEVELOPMENT.removesuffix(".dev0"))
-    checkout.stage(PROJECT, release, tmp_path / "tree")
-    package = tmp_path / f"sluice-{release.version}.tgz"
-    archives.pack(tmp_path / "tree" / "charts" / "sluice", package, root="sluice", time=release.built)
-    done = subprocess.run([helm, "lint", "--strict", package], capture_output=True, text=True, check=False)
+    done = subprocess.run([helm, "lint", "--strict", packed], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    shown = subprocess.run([helm, "show", "chart", package], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run([helm, "show", "chart", packed], capture_output=True, text=True, check=True).stdout
     assert yaml.safe_load(shown)["appVersion"] == release.version
-    assert rendered(helm, chart=package) == rendered(helm)
+    assert rendered(helm, chart=packed) == rendered(helm)
 
 
 def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pathlib.Path) -> None:
@@ -384,25 +397,44 @@ def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     node.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def test_helm_installs_upgrades_and_uninstalls_it(
-    helm: pathlib.Path, sluice: Deployment, secrets: pathlib.Path
+def test_helm_installs_upgrades_rolls_back_and_uninstalls_it(
+    helm: pathlib.Path, packed: pathlib.Path, sluice: Deployment, secrets: pathlib.Path
 ) -> None:
+    """From the packed chart. An object stays through all of it, until the release is uninstalled."""
     node = sluice.node
 
     def run(*words: str) -> None:
         command = [str(helm), "--kubeconfig", str(node.admin), "--namespace", NAMESPACE, *words]
         subprocess.run(command, check=True, capture_output=True, text=True)
 
+    def found(*words: str) -> str:
+        return node.kubectl("--namespace", NAMESPACE, "get", *words).stdout
+
+    def serves(replicas: int) -> None:
+        node.kubectl("wait", f"apiservice/{APISERVICE}", "--for=condition=Available", "--timeout=110s")
+        ready = ("deployment", "sluice", "-o", "jsonpath={.status.readyReplicas}")
+        until(lambda: found(*ready) == str(replicas), f"{replicas} servers")
+        assert found(CLASS, "kept", "-o", "name").strip() == f"deviceclass.{OWN_GROUP}/kept"
+
+    waiting = ["--wait", "--timeout=5m"]
     ca = base64.b64encode((secrets / "ca.crt").read_bytes()).decode()
-    values = [f"--set=certificates.caBundle={ca}", "--wait", "--timeout=5m"]
-    run("install", "sluice", str(generate.CHART), *values)
+    values = [f"--set=certificates.caBundle={ca}", *waiting]
+    run("install", "sluice", str(packed), *values)
     node.kubectl("wait", f"apiservice/{APISERVICE}", "--for=condition=Available", "--timeout=110s")
-    node.kubectl("get", "deviceclasses.resource.sluice.dev")
-    run("upgrade", "sluice", str(generate.CHART), *values, "--set=replicas=2")
-    jobs = node.kubectl("--namespace", NAMESPACE, "get", "job", JOB, "--ignore-not-found", "-o", "name").stdout
-    assert jobs == "", "only an installation creates the store"
-    ready = node.kubectl(
-        "--namespace", NAMESPACE, "get", "deployment", "sluice", "-o", "jsonpath={.status.readyReplicas}"
+    node.apply(
+        [
+            {
+                "apiVersion": f"{OWN_GROUP}/v1",
+                "kind": "DeviceClass",
+                "metadata": {"name": "kept"},
+                "spec": {},
+            }
+        ]
     )
-    assert ready.stdout == "2"
+    serves(1)
+    run("upgrade", "sluice", str(packed), *values, "--set=replicas=2")
+    serves(2)
+    assert found("job", JOB, "--ignore-not-found", "-o", "name") == "", "only an installation creates the store"
+    run("rollback", "sluice", "1", *waiting)
+    serves(1)
     run("uninstall", "sluice", "--wait")

@@ -20,6 +20,7 @@ from tests.e2e.node.test_disruptions import until_all_is_known
 
 Tell = Callable[[str], None]
 CONTAINERS = ("valkey", "sentinel")
+SERVERS = 2
 DOWN_AFTER, FAILOVER_TIMEOUT = 5.0, 30.0
 """Seconds, as store.sh configures the sentinels. After the second one they try another failover."""
 PATIENCE = "--timeout=5m"
@@ -38,6 +39,7 @@ def deployed(sluice: Deployment) -> Iterator[Deployment]:
 
 @pytest.fixture
 def informers(deployed: Deployment, tmp_path: pathlib.Path) -> Iterator[Informers]:
+    deployed.until_only(SERVERS)
     resource = f"deviceclasses.v1.{objects.GROUP}"
     with Informers(deployed.node.admin, resource, count=INFORMERS, log=tmp_path / "informers.log") as informers:
         informers.until_synced()
