@@ -16,7 +16,7 @@ from tests.e2e.dra import images
 from tests.e2e.dra.kubelets import Kubelets
 from tests.e2e.node.cluster import Node
 from tests.e2e.node.deployment import Deployment, serving
-from tests.e2e.node.isolation import STATE
+from tests.e2e.node.isolation import KUBELET
 from tests.e2e.workloads import RELEASE, RULES
 
 BUILT_IN, SLUICE = "built-in", "sluice"
@@ -143,7 +143,7 @@ def _on(node: Node, flag: str) -> Place:
         node.plane.restart(flag, *RULES.flags, client_flags=RULES.flags)
 
     rounds = (Round(OF_A_KUBELET), until(V1_37, Round(OF_RULES, with_rules)))
-    words = [f"--kubelet-root-dir={STATE / 'kubelet'}"]
+    words = [f"--kubelet-root-dir={KUBELET}"]
     return Place(node.plane, releases.at(RELEASE, rounds), words)
 
 

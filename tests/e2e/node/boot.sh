@@ -29,6 +29,9 @@ for folder in /tmp /var/lib /var/log; do
   mount -t tmpfs -o mode=755 node "$folder"
 done
 chmod 1777 /tmp
+# The kubelet's folder has its usual path: those of the sockets in it may have 107 characters, and drivers have long names.
+mkdir /var/lib/kubelet "$state/kubelet"
+mount --bind "$state/kubelet" /var/lib/kubelet
 mkdir -p "$settings"
 mount --move /run/settings "$settings"
 # Volumes that the kubelet mounts must show in containers. Only now: what is shared already would be mounted twice. Nothing shows outside.

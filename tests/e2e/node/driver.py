@@ -13,7 +13,7 @@ from tests.e2e.controlplane import binaries
 from tests.e2e.node import images, programs
 from tests.e2e.node.cluster import Node
 from tests.e2e.node.deployment import PATIENCE
-from tests.e2e.node.isolation import STATE
+from tests.e2e.node.isolation import KUBELET
 
 MODULE = "sigs.k8s.io/dra-example-driver"
 PROGRAM = "dra-example-kubeletplugin"
@@ -28,8 +28,8 @@ DEVICES = 8
 VALUES = {
     "gpuDeviceStatus": "true",
     "kubeletPlugin.numDevices": str(DEVICES),
-    "kubeletPlugin.kubeletRegistrarDirectoryPath": str(STATE / "kubelet" / "plugins_registry"),
-    "kubeletPlugin.kubeletPluginsDirectoryPath": str(STATE / "kubelet" / "plugins"),
+    "kubeletPlugin.kubeletRegistrarDirectoryPath": str(KUBELET / "plugins_registry"),
+    "kubeletPlugin.kubeletPluginsDirectoryPath": str(KUBELET / "plugins"),
 }
 # Only the part that runs on nodes; the release's image is built from a base that a registry would have to bring.
 BUILD = f"""\

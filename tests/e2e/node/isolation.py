@@ -23,10 +23,11 @@ from tests.fixtures.processes import Died, Process, start
 
 NUMBER = int(os.environ.get("SLUICE_NODE_NUMBER") or 0)
 """The number of this process's node on the machine. Each has names and addresses of its own."""
-# None longer than the first: paths of drivers' sockets, which are made of it, may have 107 characters.
 NAME = f"sluice-n{NUMBER}" if NUMBER else "sluice-node"
 STATE = pathlib.Path("/var/tmp", NAME)
 """On a disk, not in memory, and on no overlay: images are unpacked in it."""
+KUBELET = pathlib.Path("/var/lib/kubelet")
+"""The kubelet's folder on the node, a part of `STATE`."""
 LOCK = pathlib.Path("/run/lock", f"{NAME}.lock")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 HOST, NODE, PREFIX = f"198.18.77.{4 * NUMBER + 1}", f"198.18.77.{4 * NUMBER + 2}", 30

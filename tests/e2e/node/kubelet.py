@@ -10,7 +10,7 @@ import yaml
 
 from tests.e2e.controlplane.plane import ControlPlane
 from tests.e2e.node import containerd, coredns
-from tests.e2e.node.isolation import NAME, NODE, STATE, Daemon, Namespaces
+from tests.e2e.node.isolation import KUBELET, NAME, NODE, STATE, Daemon, Namespaces
 from tests.e2e.node.programs import program
 
 
@@ -27,7 +27,7 @@ class Kubelet:
                 program("kubelet"),
                 f"--config={_written('kubelet', self._settings())}",
                 f"--kubeconfig={self._plane.kubeconfig(f'system:node:{NAME}', ['system:nodes'])}",
-                f"--root-dir={STATE / 'kubelet'}",
+                f"--root-dir={KUBELET}",
                 f"--hostname-override={NAME}",
                 f"--node-ip={NODE}",
                 "--v=2",
