@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import pathlib
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +20,7 @@ from tests.fixtures.conversion_hook import Hook, Object
 from tests.fixtures.definitions import write
 from tests.fixtures.lamps import GROUP, convert, definition, lamp
 
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 INITIAL = "watch=1&timeoutSeconds=3&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 LAMP = f"{DEFINITIONS}/lamps.{GROUP}"
@@ -160,6 +164,30 @@ def test_stored_version_changes_across_a_restart(tmp_path: pathlib.Path) -> None
         assert server.ask("GET", f"{V2}/one").json["spec"] == {"lumen": 70}
         assert [review["request"]["objects"][0]["apiVersion"] for review in hook.seen] == [f"{GROUP}/v1"]
         assert server.ask("GET", f"{V1}/one").json["spec"] == {"watt": 7}
+
+
+def test_page_says_how_to_change_the_stored_version(tmp_path: pathlib.Path, kubectl_binary: pathlib.Path) -> None:
+    page = (PROJECT / "docs" / "crds.md").read_text().partition("### Change the stored version")[2]
+    [command] = re.findall(r"^ *\$ (kubectl get .*)$", page, re.MULTILINE)
+    with Hook(tmp_path, convert) as hook, here(tmp_path / "dev", hook) as (server, _):
+        store = following(server, tmp_path / "dev" / "lamps.yaml")
+        for number in range(70):
+            server.ask("POST", V1, lamp("v1", f"lamp-{number}", watt=number))
+        store("v2")
+        environ = {"PATH": f"{kubectl_binary.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+        words = command.replace("lamps.example.com", f"lamps.{GROUP}")
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", words],
+            env={**environ, "KUBECONFIG": str(server.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        store("v2", only=True)
+        lumens = {item["spec"]["lumen"] for item in server.ask("GET", V2).json["items"]}
+        assert lumens == {10 * number for number in range(70)}
 
 
 def test_watch_goes_on_in_the_new_stored_version(tmp_path: pathlib.Path) -> None:
