@@ -77,17 +77,27 @@ def refusal(call: Call, found: Sequence[Entry], report: Report) -> StatusError:
 
 
 async def delete(services: Services, call: Call, *, dry_run: bool) -> None:
-    """Remove the value stored under the name, which must be unreadable. Preconditions, finalizers and admission do not apply."""
+    """Remove the value stored under the name, which must be unreadable, or cannot be converted. Preconditions, finalizers and admission do
+    not apply."""
     call.exchange.annotations.add(ANNOTATION, "")
     await _permit(services, call)
     refused = at(services.gates.release, NOT_UNREADABLE)
 
     async def remove(live: Entry | None) -> None:
-        if live is None or (await rendering.patiently(rendering.remains, call.resource, live))[0].readable:
+        if live is None or await _is_readable(call, live):
             raise refused(call, live)
         await call.store.commit(Write(live.key, None, live.revision, ""), dry_run=dry_run)
 
-    await attempts.until_done(call, lifecycle.key_of(call, call.info.name), remove)
+    await attempts.until_done(call._replace(converter=None), lifecycle.key_of(call, call.info.name), remove)
+
+
+async def _is_readable(call: Call, live: Entry) -> bool:
+    if call.converter is not None:
+        try:
+            live = await call.converter.entry(live)
+        except StatusError:
+            return False
+    return (await rendering.patiently(rendering.remains, call.resource, live))[0].readable
 
 
 async def _permit(services: Services, call: Call) -> None:
@@ -108,7 +118,8 @@ def _not_unreadable(call: Call, live: Entry | None) -> StatusError:
     if live is None:
         return errors.not_found(call.resource.group_resource, call.info.name)
     why = "unsafe deletion is not allowed because the object is decodable from storage"
-    where = f"Key: {failures.shown_key(call.info, live.key)}, ResourceVersion: 0"
+    root = "" if call.resource.custom is None else "/registry"
+    where = f"Key: {root}{failures.shown_key(call.info, live.key)}, ResourceVersion: 0"
     text = f"StorageError: invalid object, Code: 4, {where}, AdditionalErrorMsg: {why}"
     return errors.conflict(call.resource.group_resource, call.info.name, text)
 
