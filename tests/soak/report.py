@@ -40,6 +40,7 @@ def document(result: Result) -> dict[str, Any]:
         "versions": versions(),
         "load": load | {"seed": result.options.seed, "restart_seconds": result.options.restart_seconds},
         "seconds": round(result.seconds, 1),
+        "writes_a_second": rates(result.writes, result.seconds),
         "passed": result.passed,
         "counts": dict(sorted(result.counts.items())),
         "findings": result.findings,
@@ -62,6 +63,16 @@ def _curve(name: str, verdict: Verdict, points: Sequence[tuple[float, float]], s
     }
 
 
+def rates(counted: Sequence[tuple[float, float]], seconds: float) -> list[float]:
+    """The writes a second in each third: curves of thirds with different loads say less."""
+    found = []
+    for third in range(3):
+        inside = [sample for sample in counted if third <= 3 * sample[0] / seconds < third + 1]
+        (begin, before), (end, after) = inside[0], inside[-1]
+        found.append(round((after - before) / (end - begin), 1) if end > begin else math.nan)
+    return found
+
+
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most POINTS of them."""
     each = math.ceil(len(points) / POINTS)
@@ -77,13 +88,13 @@ def table(found: Document) -> str:
     load, counts = found["load"], found["counts"]
     done = (
         f"One run on {found['date']}: {found['seconds'] / 60:.1f} minutes, {counts['writes']:,} writes "
-        f"({counts['writes'] / found['seconds']:.0f} a second), {load['watchers']} watchers "
+        f"({', '.join(f'{rate:.0f}' for rate in found['writes_a_second'])} a second in the three thirds), {load['watchers']} watchers "
         f"({load['of_everything']} of all nodes), {counts.get('lists', 0):,} lists, {counts.get('restarts', 0)} restarts; "
         f"{described(found)}."
     )
     came = (
         f"{counts['events']:,} events came, in {counts.get('watches resumed', 0):,} resumed watches; "
-        f"{len(found['findings'])} findings."
+        f"{counts.get('refused', 0)} answers 429 or 503; {len(found['findings'])} findings."
     )
     rows = [
         done,

@@ -48,6 +48,8 @@ class Result:
     options: Options
     seconds: float = 0.0
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    writes: list[tuple[float, float]] = field(default_factory=list)
+    """How many there were until each sample."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -73,12 +75,14 @@ class Sampler:
 
     def __init__(self, places: list[Place], store: Server, traffic: Traffic) -> None:
         self.series: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.writes: list[tuple[float, float]] = []
         self._places, self._store, self._traffic = places, store, traffic
         self._began = time.perf_counter()
 
     async def run(self, every: float) -> None:
         for number in range(1, 1 << 30):
             await asyncio.sleep(max(0.0, self._began + number * every - time.perf_counter()))
+            self.writes.append((time.perf_counter() - self._began, self._traffic.counts["writes"]))
             self._note(STORE, await asyncio.to_thread(samples.store, self._store, RESOURCE))
             for place in self._places:
                 await self._sample(place)
@@ -151,7 +155,9 @@ class Soak:
             if text := watcher.compare(log):
                 traffic.found(text)
         traffic.judge_refusals()
-        return self._result(seconds, sampler.series, watchers, traffic.counts["writes"] - before)
+        result = self._result(seconds, sampler.series, watchers, traffic.counts["writes"] - before)
+        result.writes = sampler.writes
+        return result
 
     def _result(
         self, seconds: float, series: dict[str, list[tuple[float, float]]], watchers: list[clients.Watcher], writes: int

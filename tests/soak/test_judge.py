@@ -93,12 +93,15 @@ def test_judge_finds_the_descriptors_and_memory_that_a_process_loses(leaking: Ca
 def test_results_show_which_curve_rises_in_table_and_picture() -> None:
     series = {name: curve(lambda at: 300) for name in curves()}
     series["steady: tasks"] = curve(lambda at: at)
-    result = Result(Options(SECONDS, Load(), 1), SECONDS, series, verdicts(series, SECONDS))
+    result = Result(Options(SECONDS, Load(), 1), SECONDS, series, verdicts=verdicts(series, SECONDS))
     result.counts.update(writes=1, events=1)
+    result.writes = curve(lambda at: 100 * min(at, 1200) + 50 * max(at - 1200, 0))
     found = report.document(result)
     assert result.rising == ["steady: tasks"]
     assert not result.passed
     assert "| steady: tasks | 297.5 | 897.5 | 1,498 | 962.4 | RISES |" in report.table(found)
+    assert found["writes_a_second"] == [100, 100, 50]
+    assert "(100, 100, 50 a second in the three thirds)" in report.table(found)
     assert report.picture(found).count('<g class="rises">') == 1
 
 
