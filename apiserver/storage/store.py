@@ -34,7 +34,7 @@ from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write
 from apiserver.watchcache.entry import AdoptFunc, Entry, IndexFunc, Revision
 from apiserver.watchcache.errors import Future
-from apiserver.watchcache.hub import Sink, Watcher
+from apiserver.watchcache.hub import Outlet, Sink, Watcher
 from apiserver.watchcache.mvcc import View
 from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
@@ -181,11 +181,20 @@ class Store:
         return self._replica.index.approach(revision)
 
     def watch(
-        self, *, after: Revision, scope: Scope, sink: Sink, bookmarks: bool = False, deadline: float | None = None
+        self,
+        *,
+        after: Revision,
+        scope: Scope,
+        sink: Sink,
+        outlet: Outlet | None = None,
+        bookmarks: bool = False,
+        deadline: float | None = None,
     ) -> Watcher:
         """Watch the events above `after`, which may lie ahead. `deadline` is loop time. Raises Compacted, Initializing."""
         self._replica.require()
-        return self._replica.hub.watch(after=after, scope=scope, sink=sink, bookmarks=bookmarks, deadline=deadline)
+        return self._replica.hub.watch(
+            after=after, scope=scope, sink=sink, outlet=outlet, bookmarks=bookmarks, deadline=deadline
+        )
 
     # Writing
 

@@ -161,7 +161,12 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
     time = asyncio.get_running_loop().time
     try:
         watcher = call.store.watch(
-            after=start.after, scope=sink.chosen.scope, sink=sink, bookmarks=bookmarks, deadline=deadline
+            after=start.after,
+            scope=sink.chosen.scope,
+            sink=sink,
+            outlet=sink.stream,
+            bookmarks=bookmarks,
+            deadline=deadline,
         )
     except Initializing:
         return  # memory was discarded after the headers were sent: a clean end, as for every running watch

@@ -41,6 +41,8 @@ tasks."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
+RECORD = 16 << 10
+"""Bytes of one record of TLS."""
 SWITCHING_PROTOCOLS = 101
 
 
@@ -483,13 +485,16 @@ class WatchStream:
     encryption and the system call, a delivery costs as many cache misses as it reads places of memory.
     """
 
-    __slots__ = ("_bare", "_compresses", "_outlet", "_response", "_transport", "framing")
+    __slots__ = ("_bare", "_compresses", "_held", "_held_size", "_outlet", "_response", "_transport", "framing")
 
     def __init__(self, response: web.StreamResponse, outlet: _Outlet, framing: Framing = frames.CHUNKS) -> None:
         self.framing = framing
         self._response = response
         self._outlet = outlet
         self._transport = outlet.transport
+        self._held: list[bytes] | None = None
+        """Frames that `push` gathers, if it does."""
+        self._held_size = 0
         self._compresses = framing is frames.COMPRESSED_CHUNKS
         self._bare = framing in {frames.CHUNKS, frames.COMPRESSED_CHUNKS} and not outlet.chunked
         """The client gets the contents of chunks, without chunk framing."""
@@ -519,8 +524,30 @@ class WatchStream:
         transport = self._transport
         if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
             return False
-        transport.write(_unchunked(frame) if self._bare else frame)
+        data = _unchunked(frame) if self._bare else frame
+        if self._held is None:
+            transport.write(data)
+        else:
+            self._hold(self._held, data)
         return True
+
+    def hold(self) -> None:
+        """Gather what is pushed, up to a record of TLS, until `release`. Nothing else may be written meanwhile."""
+        self._held, self._held_size = [], 0
+
+    def release(self) -> None:
+        """Write what was gathered, in one piece."""
+        held, self._held = self._held, None
+        if held:
+            self._transport.write(_one(held))
+
+    def _hold(self, held: list[bytes], data: bytes) -> None:
+        if held and self._held_size + len(data) > RECORD:
+            self._transport.write(_one(held))
+            held.clear()
+            self._held_size = 0
+        held.append(data)
+        self._held_size += len(data)
 
     async def finish(self) -> web.StreamResponse:
         """End the stream cleanly. Ignores a client that has disconnected."""

@@ -55,6 +55,75 @@ def test_a_watcher_gets_what_happened_between_its_start_and_its_joining(stage: S
     assert len(client.got) == 3
 
 
+class Outlet:
+    """Notes what it is asked for, beside what its client got by then."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.client: Client | None = None
+
+    def hold(self) -> None:
+        self._note("hold")
+
+    def release(self) -> None:
+        self._note("release")
+
+    def _note(self, word: str) -> None:
+        assert self.client is not None
+        self.asked.append((word, len(self.client.got)))
+
+
+def gathering(stage: Stage) -> Outlet:
+    """The outlet of a client in step."""
+    outlet = Outlet()
+    outlet.client = Client(stage.hub, stage.log.head, outlet=outlet)
+    assert outlet.client.catch_up()
+    return outlet
+
+
+def test_the_events_of_a_slice_are_gathered_for_few_watchers(stage: Stage) -> None:
+    outlets = [gathering(stage) for _ in range(hub.GATHERED_WATCHERS)]
+    for number in range(5):
+        stage.put("a/x", str(number))
+    stage.pump()
+    assert [outlet.asked for outlet in outlets] == [[("hold", 0), ("release", 5)]] * len(outlets)
+
+
+def test_a_single_event_and_events_for_many_are_written_at_once(stage: Stage) -> None:
+    outlets = [gathering(stage) for _ in range(hub.GATHERED_WATCHERS)]
+    stage.put()
+    stage.pump()
+    outlets.append(gathering(stage))
+    for number in range(5):
+        stage.put("a/x", str(number))
+    stage.pump()
+    assert all(outlet.asked == [] for outlet in outlets)
+
+
+def test_nothing_is_held_between_two_slices(slow: Stage) -> None:
+    outlet = gathering(slow)
+    for number in range(3):
+        slow.put("a/x", str(number))
+    while slow.hub.pump():
+        assert outlet.asked[-1][0] == "release"
+    assert outlet.client is not None
+    assert outlet.client.got == outlet.client.owed(slow.log, slow.log.head)
+
+
+def test_gathered_events_are_released_when_a_sink_raises(stage: Stage) -> None:
+    outlet = gathering(stage)
+    broken = stage.client()
+    for number in range(3):
+        stage.put("a/x", str(number))
+    with (
+        mock.patch.object(broken, "event", side_effect=ValueError("broken")),
+        pytest.raises(ValueError, match="broken"),
+    ):
+        stage.pump()
+    assert outlet.asked == [("hold", 0), ("release", 1)]
+    assert broken.watcher.wake is Wake.DROPPED
+
+
 def test_nothing_is_handed_to_a_watcher_that_has_not_joined(stage: Stage) -> None:
     client = Client(stage.hub, stage.log.head)
     stage.put()

@@ -11,7 +11,8 @@ import sys
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -500,6 +501,38 @@ def test_relayed_watch_ends_with_its_connection_and_is_not_framed() -> None:
             writer.close()
 
     asyncio.run(story())
+
+
+class Written:
+    """A transport that notes each write."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+
+def test_held_events_leave_in_order_and_in_as_few_writes_as_records() -> None:
+    transport = Written()
+    stream = WatchStream(web.StreamResponse(), cast(Any, SimpleNamespace(transport=transport, chunked=True)))
+    events = [frames.chunk(frame(number)) for number in range(200)]
+    stream.hold()
+    assert all(stream.push(event) for event in events[:-1])
+    stream.release()
+    held = len(transport.writes)
+    assert stream.push(events[-1])
+    assert b"".join(transport.writes) == b"".join(events)
+    assert transport.writes[held:] == events[-1:]
+    size = sum(map(len, events[:-1]))
+    assert held <= size // (response.RECORD - max(map(len, events))) + 1 < 10
+    assert max(map(len, transport.writes)) <= response.RECORD
 
 
 async def _fill(stream: WatchStream, chunk: bytes) -> int:
