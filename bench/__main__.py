@@ -201,7 +201,7 @@ def through(wanted: argparse.Namespace, run: Run) -> None:
     facts = results.facts(upstream=True, slices=wanted.slices, quick=wanted.quick)
     found = Results(facts, file=wanted.results or results.LAST_AGGREGATED)
     steps = [step for step in run.aggregated() if step.wanted(wanted.only)]
-    aggregated.run(steps, found, slices=wanted.slices)
+    aggregated.run(steps, found, slices=wanted.slices, rounds=run.rounds)
     if wanted.publish:
         tables.publish_aggregated(found)
     judge(found, bounds.AGGREGATED)

@@ -21,7 +21,6 @@ from bench.steps import Step
 from bench.workloads import Bench, share_of
 from tests.e2e.controlplane.bed import DRA_GROUP, OWN_GROUP, Bed
 
-ROUNDS = 5
 SHARES = ("kube-apiserver", "etcd", "sluice", "valkey")
 AUTHORIZERS = "RBAC"
 """That of nodes would watch the slices of one of the two groups, and only of that one."""
@@ -47,22 +46,22 @@ def _processes(bed: Bed) -> accounting.Processes:
     return {**servers.plane_processes(bed.plane), "sluice": sluice, "valkey": [bed.store.process.pid]}
 
 
-def run(steps: Sequence[Step], found: Results, *, slices: int) -> None:
+def run(steps: Sequence[Step], found: Results, *, slices: int, rounds: int) -> None:
     """Fill both groups, then measure."""
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as ways:
         for way in (THEIRS, THROUGH):
             uvloop.run(_fill(ways[way], slices))
-        uvloop.run(measure(ways, steps, found))
+        uvloop.run(measure(ways, steps, found, rounds=rounds))
 
 
 async def _fill(bench: Bench, slices: int) -> None:
     await bench.create(first=0, count=slices, clients=16)
 
 
-async def measure(ways: Mapping[str, Bench], steps: Iterable[Step], found: Results) -> None:
+async def measure(ways: Mapping[str, Bench], steps: Iterable[Step], found: Results, *, rounds: int) -> None:
     for step in steps:
         taken: dict[str, list[Figures]] = {way: [] for way in ways}
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for way, bench in ways.items():
                 taken[way].append((await step.run(bench)).all())
         figures = {way: medians(each) for way, each in taken.items()}

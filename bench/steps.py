@@ -14,6 +14,8 @@ from bench.workloads import Bench, Result
 QUICK = 3
 """So many times fewer samples are taken with `--quick`."""
 WATCHERS = 1000
+INFORMERS = 8
+"""Watches that the programs of a control plane keep open."""
 FEW_WATCHERS = 100
 """Watchers through kube-apiserver, which opens a connection for each."""
 UPSTREAM_LISTS = 3
@@ -40,6 +42,8 @@ class Run:
         self.slices = slices
         self._parts = QUICK if quick else 1
         self._samples = 1 if quick else 3
+        self.rounds = 3 if quick else 5
+        """Rounds of a run through kube-apiserver."""
 
     def _some(self, operations: int) -> int:
         return max(1, operations // self._parts)
@@ -68,6 +72,12 @@ class Run:
         names += ("LIST identity c1", "LIST gzip c1", "LIST Table c1", "watch propagation")
         yield from (step for step in self.steps() if step.name in names)
         yield Step("watches", f"fan-out to {FEW_WATCHERS}", self._fan_out(forms.WHOLE, FEW_WATCHERS))
+        writes = self._some(3000)
+        yield Step(
+            "watches",
+            f"events of PUT c16 to {INFORMERS}",
+            lambda bench: deliveries.of_busy_writers(bench, watchers=INFORMERS, operations=writes),
+        )
         count = self._some(2000)
         fresh = itertools.count(self.slices, count)
         yield Step("writes", "CREATE c16", lambda bench: bench.create(first=next(fresh), count=count, clients=16))
