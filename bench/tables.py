@@ -11,6 +11,7 @@ from bench.results import OURS, THEIRS, THROUGH, Results
 from bench.workloads import share_of
 
 README = Path(__file__).with_name("README.md")
+PERFORMANCE = README.parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- made of results/published.json by bench.picture -->", "<!-- end of what is made -->"
 AGGREGATED = "<!-- made of results/aggregated.json by bench --aggregated --publish -->"
 OPERATIONS = ("writes", "large", "reads", "lists", "reports")
@@ -26,11 +27,20 @@ def aggregated_page(text: str, found: Results) -> str:
     return _filled(text, AGGREGATED, "\n\n".join((_run(found), _through(found), _verdicts(found, bounds.AGGREGATED))))
 
 
+def performance_page(text: str, found: Results) -> str:
+    """docs/performance.md with the short table of these results through kube-apiserver."""
+    return _filled(text, AGGREGATED, f"{_run(found)}\n\n{_through_shortly(found)}")
+
+
 def publish_aggregated(found: Results) -> None:
-    """The results through kube-apiserver, and their table in README.md."""
-    page = aggregated_page(README.read_text(), found)
+    """The results through kube-apiserver, and their tables."""
+    pages = {
+        README: aggregated_page(README.read_text(), found),
+        PERFORMANCE: performance_page(PERFORMANCE.read_text(), found),
+    }
     found.write(results.PUBLISHED_AGGREGATED)
-    README.write_text(page)
+    for path, page in pages.items():
+        path.write_text(page)
 
 
 def _filled(text: str, begin: str, made: str) -> str:
@@ -159,6 +169,25 @@ def _through(found: Results) -> str:
         ]
         for name in found.workloads
     ]
+    return _table(head, lines)
+
+
+def _through_shortly(found: Results) -> str:
+    head = (
+        "workload",
+        "own group",
+        "Sluice through kube-apiserver",
+        "of this, Sluice and Valkey",
+        "own group / through",
+    )
+    lines = []
+    for name in found.workloads:
+        part = sum(found.figure(name, THROUGH, share_of(process)) or 0.0 for process in ("sluice", "valkey"))
+        own, through, times = (
+            _cell(found, name, server, figure)
+            for server, figure in ((THEIRS, "cpu_ms"), (THROUGH, "cpu_ms"), (THROUGH, "times"))
+        )
+        lines.append([f"`{name}`", own, through, number(part), times])
     return _table(head, lines)
 
 

@@ -1,10 +1,15 @@
 import pathlib
 import re
+from collections.abc import Callable
+
+import pytest
 
 from bench import picture, results, tables
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = results.read(results.PUBLISHED).workloads
+AGGREGATED = results.read(results.PUBLISHED_AGGREGATED).workloads
+"""Those through kube-apiserver."""
 
 
 def test_the_tables_of_the_benchmarks_are_those_of_the_published_results() -> None:
@@ -12,6 +17,18 @@ def test_the_tables_of_the_benchmarks_are_those_of_the_published_results() -> No
     assert page == tables.page(page, results.read(results.PUBLISHED)), (
         "python -m bench.picture --publish bench/results/published.json"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [(tables.README, tables.aggregated_page), (tables.PERFORMANCE, tables.performance_page)],
+    ids=["benchmarks", "performance"],
+)
+def test_tables_through_kube_apiserver_are_the_published_results(
+    path: pathlib.Path, made: Callable[[str, results.Results], str]
+) -> None:
+    page = path.read_text()
+    assert page == made(page, results.read(results.PUBLISHED_AGGREGATED)), "python -m bench --aggregated --publish"
 
 
 def test_the_picture_of_the_benchmarks_is_that_of_the_published_results() -> None:
@@ -42,9 +59,17 @@ def test_figures_of_the_sizing_page_are_the_published_results() -> None:
 
 
 def test_the_ratios_of_the_readme_are_the_published_results() -> None:
-    page = " ".join((PROJECT / "README.md").read_text().split())
-    assert f"cost kube-apiserver and etcd {ratio('LIST identity c1')} times the CPU" in page
-    assert f"and {ratio('memory with 10000 slices')} times the memory" in page
+    page = (PROJECT / "README.md").read_text()
+    workloads = [f"{name} c1" for name in ("LIST identity", "LIST gzip")]
+    workloads += [f"{name} c16" for name in ("GET", "CREATE", "PUT", "APPLY")]
+    through = [AGGREGATED[name] for name in workloads]
+    ratios = {
+        "directly": [ratio(name) for name in workloads],
+        "through kube-apiserver": [f"{e['kube-apiserver']['cpu_ms'] / e['through']['cpu_ms']:.1f}" for e in through],
+    }
+    for way, cells in ratios.items():
+        assert f"| {way} | {' | '.join(cells)} |" in page
+    assert f"{ratio('memory with 10000 slices')} times the memory" in " ".join(page.split())
 
 
 def test_starts_of_the_page_about_restarts_are_those_of_the_benchmarks() -> None:
