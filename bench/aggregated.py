@@ -61,14 +61,20 @@ async def _fill(bench: Bench, slices: int) -> None:
 async def measure(ways: Mapping[str, Bench], steps: Iterable[Step], found: Results, *, rounds: int) -> None:
     for step in steps:
         taken: dict[str, list[Figures]] = {way: [] for way in ways}
-        for _ in range(rounds):
-            for way, bench in ways.items():
-                taken[way].append((await step.run(bench)).all())
+        for turn in range(rounds):
+            for way in rotated([*ways], turn):
+                taken[way].append((await step.run(ways[way])).all())
         figures = {way: medians(each) for way, each in taken.items()}
         figures[THROUGH] |= compared(figures)
         for way in ways:
             found.add(step.group, step.name, way, figures[way])
             print(f"{way:15} {step.name:20} {line(figures[way])}", flush=True)
+
+
+def rotated(ways: Sequence[str], turn: int) -> Sequence[str]:
+    """Begin each round with another way. Otherwise a collection of garbage in kube-apiserver could fall on the same way in each round."""
+    first = turn % len(ways)
+    return [*ways[first:], *ways[:first]]
 
 
 def medians(rounds: Sequence[Figures]) -> Figures:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import uvloop
 
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.operations import administration
 from apiserver.storage.store import StoreOptions, Write, open_stores
 from apiserver.watchcache.entry import Key, Revision
@@ -29,6 +30,7 @@ from tests.fixtures.sentinels import free_port
 from tests.fixtures.valkey import PASSWORD, Server, index_func
 
 WRITERS = 16
+BACKOFF_SECONDS = 0.005
 KINDS = [resources_of(*Cluster.share(number), names="bench.example.com")[0] for number in range(3)]
 
 
@@ -37,18 +39,30 @@ async def _write(url: str, resource: str, seconds: float, durability: str) -> No
     stores = await open_stores(StoreOptions(url=url, durability=durability), {resource: index_func})
     await stores.ready()
     store, run = stores[resource], time.time_ns()
+    numbers, written = itertools.count(), 0
+
+    async def write() -> None:
+        """Create an object, once enough replicas are in step."""
+        nonlocal written
+        name = f"o{run}-{next(numbers)}"
+        try:
+            await store.commit(Write(Key(name), slice_value(name, written), Revision(0), name), dry_run=False)
+            written += 1
+        except Unavailable:
+            await asyncio.sleep(BACKOFF_SECONDS)
+
+    while not written:
+        await write()
     print(flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    numbers, until, began = itertools.count(), time.monotonic() + seconds, time.process_time()
+    first, until, began = written, time.monotonic() + seconds, time.process_time()
 
     async def writer() -> None:
         while time.monotonic() < until:
-            number = next(numbers)
-            name = f"o{run}-{number}"
-            await store.commit(Write(Key(name), slice_value(name, number), Revision(0), name), dry_run=False)
+            await write()
 
     await asyncio.gather(*(writer() for _ in range(WRITERS)))
-    print(json.dumps([next(numbers), time.process_time() - began]))
+    print(json.dumps([written - first, time.process_time() - began]))
     await stores.close()
 
 
