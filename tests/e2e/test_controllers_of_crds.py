@@ -199,7 +199,7 @@ def test_operator_writes_configuration_from_monitors_and_rules(
 
     operator.until(lambda: f"serviceMonitor/{namespace}/web/0" in jobs(), "the monitor is a job")
     maps = f"{CORE}/namespaces/{namespace}/configmaps/prometheus-main-rulefiles-0"
-    operator.until(lambda: found(admin, maps), "the rules are a file")
+    operator.until(lambda: found(admin, maps).get("data"), "the rules are a file")
     [file] = found(admin, maps)["data"].values()
     assert yaml.safe_load(file)["groups"][0]["rules"] == rules
 

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import pathlib
+import select
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,6 +57,8 @@ class Connection:
         if body is not None and not isinstance(body, bytes | str):
             body = json.dumps(body)
             sent.setdefault("Content-Type", "application/json")
+        if self._kept.sock is not None and select.select([self._kept.sock], [], [], 0)[0]:
+            self._kept.close()  # the server has: it says nothing else before a request
         try:
             self._kept.request(method, path, body=body, headers=sent)
             answer = self._kept.getresponse()
