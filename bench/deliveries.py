@@ -90,23 +90,6 @@ async def fan_out(bench: Bench, form: Form, *, watchers: int, writes: int, rate:
     return Result(count, wall, sum(used.values()), note=note, net=net, figures=figures, shares=shares)
 
 
-async def of_busy_writers(bench: Bench, *, watchers: int, operations: int) -> Result:
-    """16 clients write as fast as they can, and every write goes to every watcher. CPU per delivery is net of what the same writes cost
-    without watchers."""
-    alone = await bench.write("PUT", clients=16, operations=operations)
-    count = 0
-
-    def seen(tail: bytes, data: bytes) -> None:
-        nonlocal count
-        count += marks(tail, data)
-
-    async with watching(bench.target, watchers, seen, client.JSON):
-        result = await bench.write("PUT", clients=16, operations=operations)
-        await until(lambda: count >= operations * watchers)
-    shares = {name: cpu - alone.shares[name] for name, cpu in result.shares.items()}
-    return Result(count, result.wall, result.cpu, net=sum(shares.values()), shares=shares)
-
-
 class Bare:
     """A process that only writes what it is sent to every one of its connections ([bare.py](bare.py)). `count`: what came there."""
 

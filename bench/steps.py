@@ -14,8 +14,6 @@ from bench.workloads import Bench, Result
 QUICK = 3
 """So many times fewer samples are taken with `--quick`."""
 WATCHERS = 1000
-INFORMERS = 8
-"""Watches that the programs of a control plane keep open."""
 FEW_WATCHERS = 100
 """Watchers through kube-apiserver, which opens a connection for each."""
 UPSTREAM_LISTS = 3
@@ -72,12 +70,6 @@ class Run:
         names += ("LIST identity c1", "LIST gzip c1", "LIST Table c1", "watch propagation")
         yield from (step for step in self.steps() if step.name in names)
         yield Step("watches", f"fan-out to {FEW_WATCHERS}", self._fan_out(forms.WHOLE, FEW_WATCHERS))
-        writes = self._some(3000)
-        yield Step(
-            "watches",
-            f"events of PUT c16 to {INFORMERS}",
-            lambda bench: deliveries.of_busy_writers(bench, watchers=INFORMERS, operations=writes),
-        )
         count = self._some(2000)
         fresh = itertools.count(self.slices, count)
         yield Step("writes", "CREATE c16", lambda bench: bench.create(first=next(fresh), count=count, clients=16))
