@@ -217,6 +217,11 @@ def test_upgrade_and_rollback_lose_no_object_and_no_event(
         runs_with_a_device(bed, "p-again")
 
     assert writers.refused == []
+    for informers in watching[::2]:
+        informers.until(
+            lambda informers=informers: len(informers.requests()) >= 3 * INFORMERS,  # type: ignore[misc]
+            "each change of the release ended the watches",
+        )
     with bed.connect() as admin:
         last = workloads.made(admin, SLICES, offered("the-last"))["metadata"]["resourceVersion"]
         for informers in watching:
@@ -235,7 +240,6 @@ def test_upgrade_and_rollback_lose_no_object_and_no_event(
         assert 410 not in {status for _, status in asked}
     for informers in watching[::2]:
         assert len(informers.lists()) == INFORMERS, informers.lists()
-        assert len(informers.requests()) >= 3 * INFORMERS, "each change of the release ended the watches"
         for number in range(INFORMERS):
             events = [event for event in informers.events(number) if event[1].startswith("load-")]
             assert Counter(step for step, _, _ in events) == written
