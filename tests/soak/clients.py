@@ -33,6 +33,10 @@ LATEST_SECONDS = 120.0
 LATER = (429, 503)
 MOST_REFUSED = 0.001
 """The share of requests that may get these. A store whose disk stands still for three seconds refuses writes."""
+MOST_CUT = 2
+"""Requests for each restart that may meet the end of their connection: a server that stops closes idle connections, and HTTP/1.1 cannot
+tell a client before it sends."""
+CUT = "requests on connections that a restart closed"
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 LISTS = [
     (form, gzip, query)
@@ -83,6 +87,9 @@ class Traffic:
         done = self.counts["writes"] + self.counts["lists"] + self.counts["watches"]
         if self.counts["refused"] > MOST_REFUSED * done:
             self.found(f"{self.counts['refused']} of {done} requests were refused")
+        restarts = sum(place.restarts for place in self.places)
+        if self.counts[CUT] > MOST_CUT * restarts:
+            self.found(f"{self.counts[CUT]} {CUT}, in {restarts} restarts")
 
     def draw(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}-{name}")
@@ -113,14 +120,18 @@ class Pool:
         if connection is not None and connection.reader.at_eof():
             connection.close()
             connection = None
+        kept = connection is not None
         try:
             connection = connection or await Connection(place.target).open()
             answer = await connection.fetch(method, path, body, kind=kind)
         except (OSError, EOFError) as error:
             if connection is not None:
                 connection.close()
-            self._traffic.counts["requests without an answer"] += 1
-            self._traffic.found(f"{place.name}: {method} {path}: {error!r}")
+            if kept and isinstance(error, asyncio.IncompleteReadError | ConnectionError) and not _partial(error):
+                self._traffic.counts[CUT] += 1
+            else:
+                self._traffic.counts["requests without an answer"] += 1
+                self._traffic.found(f"{place.name}: {method} {path}: {error!r}")
             return 0, b""
         if connection.last:
             connection.close()
@@ -131,6 +142,11 @@ class Pool:
     def close(self) -> None:
         for connection in self._open.values():
             connection.close()
+
+
+def _partial(error: Exception) -> bytes:
+    """Return what came of an answer before the connection ended."""
+    return error.partial if isinstance(error, asyncio.IncompleteReadError) else b""
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from apiserver.config import config
 from apiserver.filters.state import Request
 from apiserver.generations import Generations
 from apiserver.runtime.fairqueue import FairQueue
-from apiserver.serving import dynamiccertificates, pki
+from apiserver.serving import dynamiccertificates, listener, pki
 from apiserver.serving.connections import Connections
 from apiserver.serving.listener import Listener
 from tests.fixtures.connection import Connection
@@ -113,7 +113,10 @@ async def test_connections_queued_on_a_shared_socket_go_to_the_successor(kit: pk
         second.listener.close()
 
 
-async def test_socket_is_left_to_a_process_that_accepts_its_connections(kit: pki.Kit, sock: socket.socket) -> None:
+async def test_socket_is_left_to_a_process_that_accepts_its_connections(
+    kit: pki.Kit, sock: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "LOOK_SECONDS", 0.005)  # one loop serves and looks, so some looks find a connection
     first, second = Rig(kit, sock.dup()), Rig(kit, sock.dup())
     first.listener.open()
     unaccepted = asyncio.ensure_future(second.listener.unaccepted(0.2))
