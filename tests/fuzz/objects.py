@@ -342,6 +342,8 @@ def differences(
     questions = Questions(seed, versions)
     for side in (theirs, ours):
         _prepare(side, questions)
+    # Servers keep times in whole seconds. An update in the second of its creation may leave a time as it is, on one side only.
+    time.sleep(1.0 - time.time() % 1.0)
     try:
         yield from _differences(theirs, ours, questions, count)
     finally:
