@@ -159,19 +159,27 @@ Set it from a file: --set certificates.caBundle="$(base64 -w0 ca.crt)"` }}
 """Objects of kinds from packages alone need no CA, because their APIServices are not the chart's."""
 
 
-SERVICE_MONITOR = """{{- if .Values.serviceMonitor.enabled }}
-apiVersion: monitoring.coreos.com/v1
-kind: ServiceMonitor
-metadata:
+def _metadata(section: str, name: str) -> str:
+    """Return the metadata of an object that a section of the values enables and labels."""
+    return f"""metadata:
   labels:
     app.kubernetes.io/name: sluice
     app.kubernetes.io/part-of: sluice
-{{- with .Values.serviceMonitor.labels }}
-{{- toYaml . | nindent 4 }}
-{{- end }}
-  name: sluice
-  namespace: {{ .Release.Namespace }}
-spec:
+{{{{- with .Values.{section}.labels }}}}
+{{{{- toYaml . | nindent 4 }}}}
+{{{{- end }}}}
+  name: {name}
+  namespace: {{{{ .Release.Namespace }}}}
+"""
+
+
+SERVICE_MONITOR = (
+    """{{- if .Values.serviceMonitor.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+"""
+    + _metadata("serviceMonitor", "sluice")
+    + """spec:
   endpoints:
   - authorization:
       credentials:
@@ -216,42 +224,33 @@ metadata:
 {{- end }}
 {{- end }}
 """
+)
 """Prometheus checks Sluice's certificate, and identifies itself by a token of its own instead of that of its pod."""
 
-PROMETHEUS_RULE = """{{- if .Values.prometheusRule.enabled }}
+PROMETHEUS_RULE = (
+    """{{- if .Values.prometheusRule.enabled }}
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
-metadata:
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-{{- with .Values.prometheusRule.labels }}
-{{- toYaml . | nindent 4 }}
-{{- end }}
-  name: sluice
-  namespace: {{ .Release.Namespace }}
-spec:
+"""
+    + _metadata("prometheusRule", "sluice")
+    + """spec:
 {{ .Files.Get "files/rules.yaml" | replace "docs/monitoring.md#" (printf "%s#" .Values.prometheusRule.page) | indent 2 }}
 {{- end }}
 """
+)
 """The rules have templates of their own, so Helm reads them from a file and does not render them."""
 
-DASHBOARDS = """{{- if .Values.dashboards.enabled }}
+DASHBOARDS = (
+    """{{- if .Values.dashboards.enabled }}
 apiVersion: v1
 data:
 {{ (.Files.Glob "files/dashboards/*.json").AsConfig | indent 2 }}
 kind: ConfigMap
-metadata:
-  labels:
-    app.kubernetes.io/name: sluice
-    app.kubernetes.io/part-of: sluice
-{{- with .Values.dashboards.labels }}
-{{- toYaml . | nindent 4 }}
-{{- end }}
-  name: sluice-dashboards
-  namespace: {{ .Release.Namespace }}
-{{- end }}
 """
+    + _metadata("dashboards", "sluice-dashboards")
+    + """{{- end }}
+"""
+)
 
 METRICS_READER = """{{- if .Values.serviceMonitor.enabled }}
 apiVersion: v1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import hypothesis
 import pytest
@@ -154,3 +155,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.collect()
         sys.unraisablehook = hook
     return outcome
+
+
+@pytest.fixture
+def configured_log() -> Iterator[None]:
+    """Restore the log of the process, which a start of the program configures."""
+    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    yield
+    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().setLevel(level)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import pathlib
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,14 +18,7 @@ from apiserver import __main__ as program
 from apiserver.serving import listener
 from tests.fixtures.authorities import issue
 
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """A start configures the log of the process."""
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
-    yield
-    logging.getLogger().handlers[:] = handlers
-    logging.getLogger().setLevel(level)
+pytestmark = pytest.mark.usefixtures("configured_log")
 
 
 @pytest.fixture

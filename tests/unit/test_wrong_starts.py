@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import pathlib
 import socket
-from collections.abc import Iterator
 
 import pytest
 
 from apiserver import __main__ as program
 from tests.fixtures.authorities import issue
+
+pytestmark = pytest.mark.usefixtures("configured_log")
 
 USERS = issue("users", ca=True)
 OURS, OTHERS = issue("ours", USERS), issue("others", USERS)
@@ -102,15 +102,6 @@ STARTS = [
     ("store verify junk", 1, "this is not a backup", "name a file that `sluice store backup` has written"),
     ("store backup junk --redis-url=redis://h", 1, "junk exists already", "name another file"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """A start configures the log of the process."""
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
-    yield
-    logging.getLogger().handlers[:] = handlers
-    logging.getLogger().setLevel(level)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-from bench import bounds, results
+from bench import aggregated, bounds, results
 from bench.results import OURS, THROUGH, Results
 from bench.steps import Run
 
@@ -20,6 +20,13 @@ def test_each_bound_through_kube_apiserver_is_one_of_a_workload() -> None:
     names = {step.name for step in Run(slices=10_000, quick=False).aggregated()}
     assert {bound.workload for bound in bounds.AGGREGATED} <= names
     assert {bound.figure for bound in bounds.AGGREGATED} <= bounds.UNITS.keys()
+
+
+def test_rounds_begin_with_each_way_in_turn() -> None:
+    ways = ["own group", "through", "direct"]
+    rounds = [aggregated.rotated(ways, turn) for turn in range(4)]
+    assert [each[0] for each in rounds] == [*ways, "own group"]
+    assert all(sorted(each) == sorted(ways) for each in rounds)
 
 
 def test_figure_below_its_least_value_is_missed() -> None:
