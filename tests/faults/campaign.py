@@ -362,7 +362,8 @@ async def campaign(
             servers.append(server)
         for server in servers:
             await asyncio.to_thread(server.until_ready)
-        bed = Bed(topology, network, servers)
+        confirming = {"primary": 0, "replica": min(1, topology.replicas), "all": topology.replicas}[durability]
+        bed = Bed(topology, network, servers, confirming)
         yield Campaign(bed, authorities, seed=seed, durability=durability, load=load, only=only, say=say)
     finally:
         for server in servers:

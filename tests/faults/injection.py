@@ -40,6 +40,8 @@ class Bed:
     topology: Topology
     network: Network
     servers: list[Replica]
+    confirming: int = 0
+    """How many replicas must confirm a write."""
     windows: list[Window] = field(default_factory=list)
     down: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """When each server was stopped or killed by a fault."""
@@ -65,6 +67,11 @@ class Bed:
         while len(self.acknowledged) < goal:
             assert time.monotonic() < end, f"{more} writes were not accepted within {LONG:.0f} s"
             await asyncio.sleep(0.02)
+
+    async def written_with(self, replicas: int, more: int) -> None:
+        """Wait for so many further writes, unless the primary has fewer replicas than must confirm them."""
+        if replicas >= self.confirming:
+            await self.written(more)
 
     async def primary(self, resource: str = RESOURCES[0]) -> Node:
         found: list[Node] = []
@@ -273,7 +280,7 @@ async def _killed(bed: Bed, draw: random.Random) -> None:
     old = await bed.primary()
     await asyncio.to_thread(old.kill)
     await bed.moved(old)
-    await bed.written(draw.choice([0, 1, 20]))
+    await bed.written_with(1, draw.choice([0, 1, 20]))
     await _back_as_replica(bed, old)
 
 
@@ -303,10 +310,11 @@ async def _stopped_and_woken(bed: Bed, draw: random.Random) -> None:
 
 
 async def _parted(bed: Bed, draw: random.Random, old: Node, side: list[str]) -> None:
+    left = sum(node.name not in side for node in bed.topology.nodes) - 1
     heal = bed.network.part(side)
     try:
         await bed.moved(old)
-        await bed.written(draw.choice([0, 1, 20]))
+        await bed.written_with(left, draw.choice([0, 1, 20]))
         await asyncio.sleep(draw.uniform(0, 1.5))
     finally:
         heal()
@@ -346,7 +354,7 @@ async def _lagging(bed: Bed, draw: random.Random) -> None:
         bed.network.cut(*link)
         bed.network.release(*link)
     await bed.moved(old)
-    await bed.written(draw.choice([0, 1, 20]))
+    await bed.written_with(1, draw.choice([0, 1, 20]))
     await _back_as_replica(bed, old)
 
 
@@ -357,7 +365,7 @@ async def _twice(bed: Bed, draw: random.Random) -> None:
     second = await bed.moved(old)
     [third] = [node for node in bed.topology.nodes if node not in (old, second)]
     await bed.until(lambda: third.in_step(second), "a second replica in step")
-    await bed.written(draw.choice([0, 1, 20]))
+    await bed.written_with(1, draw.choice([0, 1, 20]))
     second.signal(signal.SIGSTOP)
     if draw.random() < 0.5:
         await asyncio.to_thread(second.kill)
@@ -374,7 +382,7 @@ async def _first_primary_back(bed: Bed, draw: random.Random) -> None:
     old = await bed.primary()
     old.signal(signal.SIGSTOP)
     second = await bed.moved(old)
-    await bed.written(draw.choice([1, 20]))
+    await bed.written_with(1, draw.choice([1, 20]))
     [third] = [node for node in bed.topology.nodes if node not in (old, second)]
     for node in (third, second):
         await asyncio.to_thread(node.kill)

@@ -202,14 +202,15 @@ class Judge:
 
     def _deletions(self, truth: Truth, operations: Sequence[Operation], left: dict[Key, set[int]]) -> None:
         """Each deletion in the log is an acknowledged one, or one in doubt."""
-        doubtful = Counter(
-            operation.key
-            for operation in operations
-            if operation.verb == "delete" and not operation.acknowledged and not operation.refused
-        )
+        asked: dict[Key, list[Operation]] = defaultdict(list)
+        for operation in operations:
+            if operation.verb == "delete" and operation.version not in truth.changes:
+                asked[operation.key].append(operation)
         for key, versions in left.items():
-            if len(versions) > doubtful[key]:
-                self._find(f"{key} was deleted at {sorted(versions)}, for {doubtful[key]} deletions in doubt")
+            doubtful = sum(not operation.acknowledged and not operation.refused for operation in asked[key])
+            if len(versions) > doubtful:
+                others = "; ".join(f"{each}{self._during(each.answer.sent, each.answer.done)}" for each in asked[key])
+                self._find(f"{key} was deleted at {sorted(versions)}, for {doubtful} in doubt; not done: {others}")
 
     def _order(self, truth: Truth, operations: Sequence[Operation]) -> None:
         """A write that began after another was acknowledged has a higher version."""

@@ -71,10 +71,11 @@ async def _play(chosen: argparse.Namespace, topology: str, seed: int) -> Report:
                 )
             say(f"{topology}, seed {seed}, durability {chosen.durability}\n{report}")
             if report.findings and chosen.keep:
-                await asyncio.to_thread(_keep, Path(folder), chosen.keep)
+                await asyncio.to_thread(_keep, Path(folder), chosen.keep / name.replace(" ", "-"))
             return report
 
 
 def _keep(folder: Path, to: Path) -> None:
+    to.mkdir(parents=True, exist_ok=True)
     for log in [*folder.glob("*/*.log"), *folder.glob("*/log")]:
         (to / f"{log.parent.name}-{log.name}").write_bytes(log.read_bytes())

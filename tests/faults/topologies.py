@@ -108,6 +108,8 @@ class Topology(Protocol):
 
     name: str
     nodes: list[Node]
+    replicas: int
+    """Those of each primary."""
     down_ms: int
     """Time without an answer after which a node counts as down; 0 if nobody looks."""
 
@@ -140,6 +142,7 @@ class One:
     """One node."""
 
     name = "one"
+    replicas = 0
     down_ms = 0
 
     def __init__(self, folder: Path, network: Network) -> None:
@@ -174,6 +177,7 @@ class Sentinels:
     """Three nodes and three sentinels. `sentinel-0` shares the fate of `node-0`, as in one pod, in faults that say so."""
 
     name = "sentinel"
+    replicas = 2
 
     def __init__(self, folder: Path, network: Network, *, down_ms: int, publish_ms: int) -> None:
         """`publish_ms`: sentinels make an old primary a replica after four times this time."""
@@ -279,6 +283,7 @@ class Clustered:
     """Three primaries with a replica each. `down_ms` is the node timeout: a replica takes over two to three times as late."""
 
     name = "cluster"
+    replicas = 1
 
     def __init__(self, folder: Path, network: Network, *, down_ms: int) -> None:
         self._network, self._folder, self.down_ms = network, folder, down_ms
