@@ -38,6 +38,7 @@ test: venv ## everything that must hold: lint, types, import contracts, tests
 	$(CHECKS)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
+test-unit: PROCESSES = 4
 test-unit: venv ## what needs only Python: tests/unit, and tests/structure without the files that run Kubernetes programs
 	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/structure $(RUN_BINARIES:%=--ignore=tests/structure/%.py) $(ARGS)
 

@@ -28,6 +28,8 @@ SHARE_IT = re.compile(
 MEANWHILE = tuple(f"tests/e2e/test_{name}.py" for name in ("outages", "replicas", "cluster_command", "quota"))
 """While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
 WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
+CORES = 2
+"""The cores of the machines that this order is made for."""
 WAITING = "tests/unit/storage/"
 """Files whose tests wait for failovers and timeouts of Valkey servers: ten seconds for each second of CPU."""
 ADMISSION = "admission"
@@ -74,14 +76,14 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         return group(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign the next group. One worker at a time has files that wait, so the others use the cores meanwhile."""
+        """Assign the next group. Two workers are left to files that compute, and use the cores while the others wait."""
         held = self.assigned_work[node]
         # xdist counts what is left in all groups that a worker ever had, after each test.
         self.assigned_work[node] = {name: tests for name, tests in held.items() if not all(tests.values())}
-        others = (
-            tests for other, groups in self.assigned_work.items() if other is not node for tests in groups.values()
+        waiting = sum(
+            any(map(waits, groups.values())) for other, groups in self.assigned_work.items() if other is not node
         )
-        if any(map(waits, others)):
+        if waiting >= max(1, len(self.assigned_work) - CORES):
             computes = (name for name, tests in self.workqueue.items() if not waits(tests))
             if (name := next(computes, None)) is not None:
                 self.workqueue.move_to_end(name, last=False)
