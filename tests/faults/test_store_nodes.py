@@ -9,7 +9,6 @@ import pathlib
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -68,12 +67,19 @@ class Pod:
     def start(self) -> None:
         for word in ("sentinel", "node"):
             command = ["sh", str(SCRIPT), word]
-            self._running.append(Process(command, log=self.folder / f"{word}.log", environ=self._environ))
+            self._running.append(self._process(command, word))
 
     def call(self, word: str) -> int:
         """Run a probe or a hook."""
-        done = subprocess.run(["sh", SCRIPT, word], env={**os.environ, **self._environ}, check=False)
-        return done.returncode
+        process = self._process(["sh", str(SCRIPT), word], word)
+        try:
+            return process.popen.wait()
+        finally:
+            process.stop()
+
+    def _process(self, command: list[str], word: str) -> Process:
+        """The shell that runs the script makes further ones, which end with the test."""
+        return Process(command, log=self.folder / f"{word}.log", environ=self._environ, group=True)
 
     def ready(self) -> bool:
         return self.call("ready") == 0
