@@ -2,13 +2,15 @@
 # One pod of a store on three nodes, as its containers and probes call it:
 #   store.sh node|sentinel   start the program
 #   store.sh ready           whether the node is a primary, or a replica in step
-#   store.sh handover        before the pod stops: let another node become the primary
+#   store.sh handover        before the pod stops: let another node become the primary, for at most STORE_HANDOVER_SECONDS
+#   store.sh failover        the same without a limit
 # Each pod has a Service of its own, whose address stays when the pod moves. Nodes and sentinels know each other by these addresses:
 # a name that DNS forgets with its pod would stop a failover.
 set -eu
 
 name=${STORE_NAME:-sluice-valkey} ordinal=${POD_NAME##*-} data=${STORE_DATA:-/data} etc=${STORE_ETC:-/etc/valkey}
 here=${STORE_LOCAL:-127.0.0.1} port=${STORE_PORT:-6379} sentinel_port=${STORE_SENTINEL_PORT:-26379}
+handover_seconds=${STORE_HANDOVER_SECONDS:-45}
 admin=$(sed -n 's/^requirepass //p' "$etc/auth/auth.conf")
 export VALKEYCLI_AUTH="$admin" REDISCLI_AUTH="$admin"
 umask 077
@@ -104,13 +106,15 @@ ready() {
   ask INFO replication | tr -d '\r' | grep -qxE 'role:master|master_link_status:up'
 }
 
-# Waits for at most 45 s: what is left of the pod's grace period is for the end of the server.
+# The rest of the pod's grace period is for the end of the server. `timeout` also ends a try that waits for DNS or for a sentinel.
 handover() {
-  tries=0
-  while [ $tries -lt 45 ] && ask INFO replication | grep -q '^role:master'; do
+  exec timeout "$handover_seconds" sh "$0" failover
+}
+
+failover() {
+  while ask INFO replication | grep -q '^role:master'; do
     # COORDINATED: the replica has everything before it takes over. Sentinels that are asked meanwhile say that one is under way.
     ask_sentinels SENTINEL FAILOVER "$name" COORDINATED
-    tries=$((tries + 1))
     sleep 1
   done
 }

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -69,17 +70,17 @@ class Pod:
             command = ["sh", str(SCRIPT), word]
             self._running.append(self._process(command, word))
 
-    def call(self, word: str) -> int:
+    def call(self, word: str, **environ: str) -> int:
         """Run a probe or a hook."""
-        process = self._process(["sh", str(SCRIPT), word], word)
+        process = self._process(["sh", str(SCRIPT), word], word, **environ)
         try:
             return process.popen.wait()
         finally:
             process.stop()
 
-    def _process(self, command: list[str], word: str) -> Process:
+    def _process(self, command: list[str], word: str, **environ: str) -> Process:
         """The shell that runs the script makes further ones, which end with the test."""
-        return Process(command, log=self.folder / f"{word}.log", environ=self._environ, group=True)
+        return Process(command, log=self.folder / f"{word}.log", environ={**self._environ, **environ}, group=True)
 
     def ready(self) -> bool:
         return self.call("ready") == 0
@@ -88,6 +89,12 @@ class Pod:
         """As a kubelet stops a pod."""
         self.call("handover")
         self.kill(signal.SIGTERM)
+
+    def pause(self, word: str) -> None:
+        """Stop a program without its end: it is reached, and does not answer."""
+        for process in self._running:
+            if process.name == word:
+                process.send(signal.SIGSTOP)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         for process in self._running:
@@ -143,6 +150,27 @@ def _init(pods: list[Pod]) -> None:
     hosts = ",".join(f"{pod.address}:{pod._environ['STORE_SENTINEL_PORT']}" for pod in pods)
     options = StoreOptions(url=f"redis+sentinel://default:{ADMIN}@{hosts}/sluice-valkey")
     asyncio.run(administration.init(options, [RESOURCE]))
+
+
+HANDOVER_SECONDS = 3
+SLOW_TRY_SECONDS = 10
+"""A try waits two seconds for each of three sentinels that do not answer."""
+
+
+@pytest.mark.parametrize("cause", ["sentinels", "names"])
+def test_handover_without_an_answer_ends_in_its_seconds(pods: list[Pod], tmp_path: pathlib.Path, cause: str) -> None:
+    """Otherwise the kubelet would kill the primary when the grace period of the pod is over, before its log is on the disk."""
+    environ = {"STORE_HANDOVER_SECONDS": str(HANDOVER_SECONDS)}
+    primary = _primary(pods)
+    if cause == "sentinels":
+        for pod in pods:
+            pod.pause("sentinel")
+    else:
+        (tmp_path / "bin" / "getent").write_text("#!/bin/sh\nexit 2\n")
+    started = time.monotonic()
+    code = primary.call("handover", **environ)
+    assert (code, primary.primary) == (124, True)
+    assert HANDOVER_SECONDS <= time.monotonic() - started < HANDOVER_SECONDS + SLOW_TRY_SECONDS
 
 
 def test_store_of_three_pods_keeps_its_data_in_a_rolling_restart_a_crash_and_the_loss_of_a_volume(
