@@ -46,6 +46,7 @@ store:
   # 1, or 3: pods on three nodes, with a Sentinel in each. Then the Secret has the addresses of the sentinels (manifests/README.md,
   # "A store on three nodes"). It cannot be changed afterwards without a move of the data.
   nodes: 1
+  # Valkey, by tag and by the digest of all architectures. A mirror keeps the digest: registry.example/valkey:TAG@sha256:DIGEST.
   image: {store_image}
   size: {size}
   # null is the cluster's default StorageClass.

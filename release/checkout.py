@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from apiserver import buildinfo
 
 VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
-IMAGE = re.compile(r"^ *(?:image: |FROM )([^\s@]+[/:][^\s@]+)(@sha256:[0-9a-f]{64})?(?: AS \S+)?$", re.MULTILINE)
+IMAGE = re.compile(r"^ *(?:- )?(?:image: |FROM )([^\s@]+[/:][^\s@]+)(@sha256:[0-9a-f]{64})?(?: AS \S+)?$", re.MULTILINE)
 """An image of a registry. `sluice` and `scratch` have neither registry nor tag."""
 
 

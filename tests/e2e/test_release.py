@@ -276,15 +276,10 @@ def test_checkout_that_is_not_prepared_is_refused(
 def test_images_that_only_a_tag_names_are_listed(tmp_path: pathlib.Path) -> None:
     pinned = f"docker.io/library/debian:trixie@sha256:{'0' * 64}"
     (tmp_path / "Dockerfile").write_text(f"FROM {pinned} AS build\nFROM debian:trixie\nFROM scratch\n")
-    for part, image in {"manifests": "valkey/valkey:9.1", "charts": pinned}.items():
+    for part, image in {"manifests": "registry.example/store:1", "charts": pinned}.items():
         (tmp_path / part).mkdir()
-        (tmp_path / part / "one.yaml").write_text(f"spec:\n  image: {image}\nother:\n  image: sluice\n")
-    assert checkout.images_without_digest(tmp_path) == ["debian:trixie", "valkey/valkey:9.1"]
-
-
-def test_release_page_names_the_images_without_a_digest() -> None:
-    page = (PROJECT / "docs" / "releasing.md").read_text()
-    assert [image for image in checkout.images_without_digest(PROJECT) if f"`{image}`" not in page] == []
+        (tmp_path / part / "one.yaml").write_text(f"spec:\n- image: {image}\nother:\n  image: sluice\n")
+    assert checkout.images_without_digest(tmp_path) == ["debian:trixie", "registry.example/store:1"]
 
 
 def test_lines_of_toml_mean_the_tables_that_they_were_made_of() -> None:

@@ -6,10 +6,16 @@ import json
 import pathlib
 import re
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
 from image import imports, sbom
+from release import checkout
+from tests.e2e.node import images
+from tests.fixtures.valkey import server_binary
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
@@ -54,6 +60,38 @@ def test_every_stage_begins_with_nothing_or_with_a_digest() -> None:
     assert [base for base in pinned if not re.fullmatch(r"docker\.io/\S+:\S+@sha256:[0-9a-f]{64}", base)] == []
     for base in pinned:
         assert base.partition("@")[0] in README
+
+
+def images_of(value: Any) -> Iterator[str]:
+    """All values of keys `image`."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from [item] if key == "image" and isinstance(item, str) else images_of(item)
+
+
+def test_manifests_and_chart_name_a_digest_for_all_images_but_sluice() -> None:
+    """Only a push says the digest of Sluice's image: docs/releasing.md."""
+    files = [*(PROJECT / "manifests").rglob("*.yaml"), *(PROJECT / "tests" / "e2e" / "kind").glob("*.yaml")]
+    values = PROJECT / "charts" / "sluice" / "values.yaml"
+    named = [image for file in [*files, values] for image in images_of(list(yaml.safe_load_all(file.read_text())))]
+    templates = [file.read_text() for file in (PROJECT / "charts" / "sluice" / "templates").iterdir()]
+    in_templates = {line for text in templates for line in re.findall(r"^[ -]*image: *(.*)$", text, re.MULTILINE)}
+    assert in_templates == {"{{ .Values.image }}", "{{ .Values.store.image }}"}
+    assert {image for image in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)} == {"sluice"}
+    assert checkout.images_without_digest(PROJECT) == []
+
+
+def test_one_manifest_names_the_image_of_the_store_and_the_chart_copies_it() -> None:
+    naming = [file for file in (PROJECT / "manifests").rglob("*.yaml") if "valkey/valkey" in file.read_text()]
+    assert [file.name for file in naming] == ["valkey-statefulset.yaml"]
+    values = yaml.safe_load((PROJECT / "charts" / "sluice" / "values.yaml").read_text())
+    assert list(images_of(yaml.safe_load(naming[0].read_text()))) == [values["store"]["image"]]
+
+
+def test_the_store_of_the_manifests_is_the_valkey_of_the_tests() -> None:
+    """`python -m tests.e2e.node` runs the server of the tests under the name that the manifests have."""
+    name, _, tag = images.named_by_the_manifests().partition(":")
+    told = subprocess.run([server_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert (name, re.findall(r" v=(\S+)", told)) == ("valkey/valkey", [tag])
 
 
 def test_extras_bring_what_the_locked_libraries_of_the_image_do_not() -> None:

@@ -30,6 +30,8 @@ from apiserver.filters import request_info
 from apiserver.storage.operations import rights
 from apiserver.storage.options import StoreOptions
 from tests.e2e.controlplane import binaries
+from tests.e2e.node import images
+from tests.e2e.node.deployment import take_the_digest_off
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = PROJECT / "manifests"
@@ -1014,6 +1016,21 @@ def test_dev_has_one_replica_and_logs_to_be_read(
 def test_the_store_is_durable_and_never_evicts(deployed: list[Object]) -> None:
     settings = _one(deployed, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"].splitlines()
     assert {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"} <= set(settings)
+
+
+def test_containers_of_a_store_pod_have_one_image(deployed: list[Object]) -> None:
+    [image] = {container["image"] for container in _containers(_one(deployed, "StatefulSet", "sluice-valkey"))}
+    assert "@sha256:" in image
+
+
+@pytest.mark.parametrize("name", ["dev", "ha-store"])
+def test_a_node_without_a_registry_runs_the_tag_of_the_store(tmp_path: pathlib.Path, name: str) -> None:
+    for part in ("manifests", "certs"):
+        shutil.copytree(PROJECT / part, tmp_path / part, ignore=shutil.ignore_patterns("out"))
+    take_the_digest_off(tmp_path / "manifests")
+    _make(tmp_path)
+    store = _one(_render(tmp_path, name), "StatefulSet", "sluice-valkey")
+    assert {container["image"] for container in _containers(store)} == {images.named_by_the_manifests()}
 
 
 def test_only_the_store_with_sentinels_has_more_than_one_pod(deployed: list[Object], render: Render) -> None:

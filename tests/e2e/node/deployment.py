@@ -33,6 +33,14 @@ def serving(*versions: str, v1: bool = True) -> str:
     return f"--runtime-config={','.join(words)}"
 
 
+def take_the_digest_off(manifests: pathlib.Path) -> None:
+    """Let a copy of the manifests name the store's image by its tag alone, as the stand-in is called."""
+    file = manifests / "base" / "kustomization.yaml"
+    name, _, tag = images.named_by_the_manifests().partition(":")
+    document = {**yaml.safe_load(file.read_text()), "images": [{"name": name, "newTag": tag}]}
+    file.write_text(yaml.safe_dump(document))
+
+
 class Deployment:
     """`manifests/` of this checkout, with secrets of its own."""
 
@@ -41,6 +49,7 @@ class Deployment:
         self.folder = folder
         shutil.copytree(PROJECT / "manifests", folder / "manifests")
         shutil.copytree(PROJECT / "certs", folder / "certs", ignore=shutil.ignore_patterns("out"))
+        take_the_digest_off(folder / "manifests")
         self.make_certs()
 
     def load_images(self) -> None:

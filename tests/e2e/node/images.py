@@ -18,15 +18,25 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+import yaml
+
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import PROJECT
 from tests.e2e.node.programs import program
 from tests.fixtures.processes import start
 from tests.fixtures.valkey import server_binary
 
+
+def named_by_the_manifests() -> str:
+    """Return the name and tag of the store's image. A digest is known only to a registry, so the stand-in has none."""
+    store = yaml.safe_load((PROJECT / "manifests" / "base" / "valkey-statefulset.yaml").read_text())
+    [container] = store["spec"]["template"]["spec"]["containers"]
+    return str(container["image"]).partition("@")[0]
+
+
 PAUSE = "sluice.invalid/pause:1"
 SLUICE = "docker.io/library/sluice:latest"
-VALKEY = "docker.io/valkey/valkey:9.1"
+VALKEY = f"docker.io/{named_by_the_manifests()}"
 MIRROR = "http://deb.debian.org/debian"
 KEPT = 4
 """How many archives of one image stay in the cache, since checkouts and branches take turns."""

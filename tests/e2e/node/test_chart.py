@@ -24,7 +24,7 @@ from monitoring import dashboards
 from release import archives, checkout
 from tests.e2e.controlplane.bed import OWN_GROUP, PROJECT
 from tests.e2e.controlplane.plane import until
-from tests.e2e.node import programs
+from tests.e2e.node import images, programs
 from tests.e2e.node.cluster import Node
 from tests.e2e.node.deployment import APISERVICE, JOB, Deployment
 
@@ -418,7 +418,7 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls_it(
 
     waiting = ["--wait", "--timeout=5m"]
     ca = base64.b64encode((secrets / "ca.crt").read_bytes()).decode()
-    values = [f"--set=certificates.caBundle={ca}", *waiting]
+    values = [f"--set=certificates.caBundle={ca}", f"--set=store.image={images.VALKEY}", *waiting]
     run("install", "sluice", str(packed), *values)
     node.kubectl("wait", f"apiservice/{APISERVICE}", "--for=condition=Available", "--timeout=110s")
     node.apply(
