@@ -196,6 +196,7 @@ def _template(item: Object) -> str:
             _store(item)
         case "Job":
             container = _container(item)
+            item["metadata"]["name"] = action('include "sluice.storeJob" .')
             container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
             container["env"] += [action("kinds"), action("builtin")]
             container["args"].append(action("crds"))

@@ -111,8 +111,8 @@ Sluice {{ .Chart.AppVersion }} in the namespace {{ $namespace }}. Next:
 
 * Wait for the Job that creates what Sluice needs in the store. Its log says what is missing:
 
-    kubectl -n {{ $namespace }} wait job/sluice-store-init --for=condition=Complete --timeout=5m
-    kubectl -n {{ $namespace }} logs job/sluice-store-init
+    kubectl -n {{ $namespace }} wait job/{{ include "sluice.storeJob" . }} --for=condition=Complete --timeout=5m
+    kubectl -n {{ $namespace }} logs job/{{ include "sluice.storeJob" . }}
 {{- else }}
 
 * If this version or the values add kinds, create their logs in the store once: helm upgrade … --set store.init=true
@@ -308,7 +308,9 @@ subjects:
 """
 
 
-DEFINITIONS = """{{- /* The definitions in the value crds, as JSON. */ -}}
+DEFINITIONS = """{{- /* A Job cannot be changed, so that of an upgrade has a name of its own. */}}
+{{- define "sluice.storeJob" }}sluice-store-init{{ if .Release.IsUpgrade }}-{{ .Release.Revision }}{{ end }}{{- end }}
+{{- /* The definitions in the value crds, as JSON. */ -}}
 {{- define "sluice.definitions" -}}
 {{- $found := list }}
 {{- range $file, $text := .Values.crds }}

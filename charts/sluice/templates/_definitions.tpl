@@ -1,3 +1,5 @@
+{{- /* A Job cannot be changed, so that of an upgrade has a name of its own. */}}
+{{- define "sluice.storeJob" }}sluice-store-init{{ if .Release.IsUpgrade }}-{{ .Release.Revision }}{{ end }}{{- end }}
 {{- /* The definitions in the value crds, as JSON. */ -}}
 {{- define "sluice.definitions" -}}
 {{- $found := list }}

@@ -30,6 +30,8 @@ from tests.e2e.node.deployment import APISERVICE, JOB, Deployment
 
 NAMESPACE = "charted"
 CLASS = f"deviceclasses.{OWN_GROUP}"
+NEXT = "docker.io/library/sluice:next"
+"""The image of an upgrade: the same program under another name."""
 CA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()
 CA_BUNDLE = f"--set=certificates.caBundle={CA}"
 
@@ -255,6 +257,7 @@ def test_notes_say_what_to_do_next(helm: pathlib.Path, noted: pathlib.Path) -> N
     job = f"kubectl -n {generate.NAMESPACE} wait job/{JOB}"
     assert (job in first, job in upgrade) == (True, False)
     assert "--set store.init=true" in upgrade
+    assert f"{job}-1 " in notes("--is-upgrade", "--set=store.init=true")
     for text in (first, upgrade):
         assert f"kubectl -n {generate.NAMESPACE} exec deployment/sluice -- sluice store check\n" in text
         assert f"kubectl wait apiservice/{APISERVICE} --for=condition=Available" in text
@@ -405,7 +408,8 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls_it(
 
     def run(*words: str) -> None:
         command = [str(helm), "--kubeconfig", str(node.admin), "--namespace", NAMESPACE, *words]
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
     def found(*words: str) -> str:
         return node.kubectl("--namespace", NAMESPACE, "get", *words).stdout
@@ -415,6 +419,16 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls_it(
         ready = ("deployment", "sluice", "-o", "jsonpath={.status.readyReplicas}")
         until(lambda: found(*ready) == str(replicas), f"{replicas} servers")
         assert found(CLASS, "kept", "-o", "name").strip() == f"deviceclass.{OWN_GROUP}/kept"
+
+    def jobs() -> list[str]:
+        return found("job", "-o", "jsonpath={.items[*].metadata.name}").split()
+
+    def left_alone(job: str) -> None:
+        """Wait for a Job that finds the store as it is."""
+        words = ("--namespace", NAMESPACE)
+        node.kubectl(*words, "wait", f"job/{job}", "--for=condition=Complete", "--timeout=110s")
+        told = node.kubectl(*words, "logs", f"job/{job}").stdout
+        assert (f"{OWN_GROUP}/deviceclasses: already there" in told, ": created" in told) == (True, False), told
 
     waiting = ["--wait", "--timeout=5m"]
     ca = base64.b64encode((secrets / "ca.crt").read_bytes()).decode()
@@ -432,9 +446,17 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls_it(
         ]
     )
     serves(1)
-    run("upgrade", "sluice", str(packed), *values, "--set=replicas=2")
-    serves(2)
-    assert found("job", JOB, "--ignore-not-found", "-o", "name") == "", "only an installation creates the store"
-    run("rollback", "sluice", "1", *waiting)
+    node.containerd.ctr("images", "tag", images.SLUICE, NEXT)
+    run("upgrade", "sluice", str(packed), *values, f"--set=image={NEXT},store.init=true")
+    assert jobs() == [f"{JOB}-2"]
+    left_alone(f"{JOB}-2")
     serves(1)
+    run("upgrade", "sluice", str(packed), *values, f"--set=image={NEXT},replicas=2")
+    assert jobs() == [], "only an installation creates the store, and who asks for it"
+    serves(2)
+    for revision, job in (("2", f"{JOB}-2"), ("1", JOB)):
+        run("rollback", "sluice", revision, *waiting)
+        assert jobs() == [job]
+        left_alone(job)
+        serves(1)
     run("uninstall", "sluice", "--wait")
