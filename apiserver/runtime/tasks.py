@@ -1,10 +1,15 @@
-"""Work that must go on for as long as the process does: what it raises is logged and counted, and then it is begun again."""
+"""Work that must go on for as long as the process does: what it raises is logged and counted, and then it is begun again.
+
+A task that goes on after an `asyncio.TaskGroup` with an error stays counted as cancelled (CPython before 3.13). Python 3.11.2, which is
+Debian 12's, then ends each later timeout of that task as a cancellation. So such a group has a task of its own (`apart`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from apiserver import metrics
 
@@ -15,6 +20,12 @@ LONGEST_PAUSE = 15.0
 """Seconds; pauses double between the two."""
 
 Sleep = Callable[[float], Awaitable[object]]
+T = TypeVar("T")
+
+
+async def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Do work in a task of its own, which ends with the caller's. Return its result."""
+    return await asyncio.get_running_loop().create_task(work)
 
 
 async def supervised(

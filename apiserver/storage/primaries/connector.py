@@ -224,7 +224,7 @@ class Connector:
     async def _use_and_close(self, session: Session) -> None:
         reason = STOPPING
         try:
-            reason = await self._use(session)
+            reason = await tasks.apart(self._use(session))
         except Exception:
             reason = "internal error"
             raise

@@ -80,3 +80,37 @@ async def test_work_that_is_done_is_not_begun_again() -> None:
     await work.supervised()
     assert failures(work.name) == 0
     assert len(work.outcomes) == 1
+
+
+async def test_time_limits_hold_after_a_group_that_failed_apart() -> None:
+    """A group that ends with an error asks its own task to be cancelled. With Python 3.11.2 a later time limit of that task cancels it."""
+
+    async def failing() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Work(ValueError()).run())
+            group.create_task(asyncio.Event().wait())
+
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup):
+            await tasks.apart(failing())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+
+async def test_work_apart_ends_with_its_caller() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    caller = asyncio.create_task(tasks.apart(work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended.is_set()

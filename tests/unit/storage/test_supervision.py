@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -91,6 +92,20 @@ async def test_store_is_followed_again_after_any_end_of_a_session(
 
     assert (await write).key == "a"
     assert failures("store") == before + 1
+
+
+async def test_store_that_was_silent_twice_is_followed_again(own_server: Server, resource: str, opening: Open) -> None:
+    """First a session ends, then an attempt to connect takes too long."""
+    await install(own_server, resource)
+    stores = await opening(own_server, resource, reply_seconds=0.2, connect_seconds=0.2)
+    await create(stores[resource], "a")
+    own_server.signal(signal.SIGSTOP)
+    try:
+        await eventually(lambda: "no connection to the store within 0.2 s" in (stores.store_state() or ""))
+    finally:
+        own_server.signal(signal.SIGCONT)
+    await eventually(lambda: stores.store_state() is None)
+    await create(stores[resource], "b")
 
 
 async def test_sessions_that_do_not_last_are_opened_at_ever_longer_intervals(
