@@ -57,15 +57,6 @@ def finalizers(obj: _Object) -> Sequence[str]:
     return metadata(obj).get("finalizers") or ()
 
 
-def has_finalizers(obj: _Object) -> bool:
-    return bool(metadata(obj).get("finalizers"))
-
-
-def is_deleting(obj: _Object) -> bool:
-    """Return whether deletion has begun and waits for finalizers."""
-    return metadata(obj).get("deletionTimestamp") is not None
-
-
 def rfc3339(seconds: float) -> str:
     """Return seconds since the epoch as `metav1.Time` writes them: UTC, whole seconds."""
     return _second(int(seconds))

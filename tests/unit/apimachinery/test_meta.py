@@ -113,13 +113,9 @@ def test_the_age_of_an_object_is_unknown_without_a_creation_time() -> None:
 def test_metadata_is_read_with_its_zero_values() -> None:
     empty: dict[str, Any] = {}
     assert (meta.name(empty), meta.namespace(empty), meta.uid(empty)) == ("", "", "")
-    assert not meta.has_finalizers(obj(finalizers=[]))
-    assert not meta.is_deleting(obj())
     full = obj(namespace="n", uid="u", finalizers=["a/b"], deletionTimestamp="2023-11-14T22:13:20Z")
     assert (meta.name(full), meta.namespace(full), meta.uid(full)) == ("a", "n", "u")
     assert meta.finalizers(full) == ["a/b"]
-    assert meta.has_finalizers(full)
-    assert meta.is_deleting(full)
 
 
 def test_repeated_owner_references_are_removed_and_named() -> None:
