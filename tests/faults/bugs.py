@@ -220,6 +220,13 @@ BUGS = (
         ("first primary back",),
         "sentinel",
     ),
+    Bug(
+        "a server that could not connect does not try again",
+        "storage/primaries/connector.py",
+        "                self._down(str(error))\n",
+        "                self._down(str(error))\n                await self._closing.wait()\n",
+        ("server cut off from the store",),
+    ),
 )
 
 

@@ -141,6 +141,8 @@ class Campaign:
             await self._faults(count, [*following, *working])
             clients.stopping = True
             await asyncio.wait_for(asyncio.gather(*working), LONG)
+            for server in bed.servers:
+                await bed.until(server.follows, f"{server.name}, and the store that it follows")
             await self._last(clients, resources, watching)
             for task in following:
                 if task.done():

@@ -196,9 +196,10 @@ async def _connections_cut(bed: Bed, draw: random.Random) -> None:
 
 
 async def _server_cut_off(bed: Bed, draw: random.Random) -> None:
+    """The longest time is enough to give the session up and to fail to connect again."""
     server = draw.choice(bed.servers)
     heal = bed.network.part([server.name])
-    await asyncio.sleep(draw.choice([0.1, 0.7, 2.0, 4.5]))
+    await asyncio.sleep(draw.choice([0.1, 0.7, 2.0, 4.5, 7.0]))
     if draw.random() < 0.5:
         await _connections_cut(bed, draw)
     heal()

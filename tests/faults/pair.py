@@ -113,6 +113,10 @@ class Replica:
     def _ready(self) -> bool:
         return self._status("/readyz") == 200
 
+    def follows(self) -> bool:
+        """Whether it has a session with each primary of the store, and all objects in memory."""
+        return self._status("/readyz/store") == 200
+
     def answers(self) -> bool:
         """Whether it answers requests, which it does before it is ready."""
         return self._status("/livez") > 0
