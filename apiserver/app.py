@@ -87,6 +87,7 @@ from apiserver.validation import verdict
 from apiserver.verbs import create, delete, patch, preparation, read, scale, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
+from apiserver.watchcache.entry import IndexFunc
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
 from kubecel.kubernetes import environments
@@ -304,7 +305,7 @@ async def open_stores(
 
     Raises ValueError when the URL cannot be read.
     """
-    readers = {kind.storage_name: indexed.reader(kind) for kind in served.stored}
+    readers = {kind.storage_name: index_func(kind) for kind in served.stored}
     adopt = await asyncio.to_thread(adopters, served, serving, alone=alone)
     created = frozenset(kind.storage_name for kind in creatable)
     return await storage.open_stores(options, readers, adopt=adopt, creatable=created)
@@ -314,13 +315,18 @@ async def add_stores(stores: Stores, served: Kinds, *, creates: bool) -> None:
     """Follow the stores of further kinds. `creates`: the store may lack them. Raises StorageError."""
     for kind in served.stored:
         if kind.storage_name not in stores:
-            await stores.add(kind.storage_name, indexed.reader(kind), adopt=_adopt_custom(kind), creates=creates)
+            await stores.add(kind.storage_name, index_func(kind), adopt=_adopt_custom(kind), creates=creates)
 
 
 def read_otherwise(stores: Stores, changed: Iterable[Resource]) -> None:
     """Read the stored objects of kinds by their changed definitions. Their watches end, and their memory is filled anew."""
     for kind in changed:
-        stores.read_otherwise(kind.storage_name, indexed.reader(kind), adopt=_adopt_custom(kind))
+        stores.read_otherwise(kind.storage_name, index_func(kind), adopt=_adopt_custom(kind))
+
+
+def index_func(kind: Resource) -> IndexFunc:
+    """Return what memory reads of a kind's stored objects, and the fields by which lists find them."""
+    return IndexFunc(indexed.reader(kind), kind.listed_places)
 
 
 def _adopt_custom(kind: Resource) -> adopted.Adopt | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import uvloop
 
 from apiserver.apimachinery.releases import NEWEST, at
-from apiserver.codecs.objects import indexed
+from apiserver.app import index_func
 from apiserver.resources import resourceslice
 from apiserver.storage import functions
 from apiserver.storage.functions import Commands
@@ -131,7 +131,7 @@ async def barriers(store: Store, server: int, count: int) -> None:
 
 
 async def opened(options: StoreOptions) -> Stores:
-    stores = await open_stores(options, {RESOURCE: indexed.reader(at(NEWEST, (resourceslice.RESOURCE,))[0])})
+    stores = await open_stores(options, {RESOURCE: index_func(at(NEWEST, (resourceslice.RESOURCE,))[0])})
     await stores.ready()
     return stores
 

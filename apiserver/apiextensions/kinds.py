@@ -100,6 +100,7 @@ def _resource(
         categories=definition.categories,
         columns=columns(version, f"{definition.group}/{version.name}", definition.kind),
         selectable=own,
+        listed_by=tuple(custom.indexed) if custom.webhook is None else (),
         deprecation=_deprecation(definition, version),
         subresources=subresources,
         tracks_generation=True,

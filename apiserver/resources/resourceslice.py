@@ -480,6 +480,7 @@ RESOURCE = Resource(
         "spec.driver": "spec.driver",
         "spec.pool.name": since(V1_37, "spec.pool.name"),
     },
+    listed_by=("spec.nodeName",),
     own_field_labels=True,
     node_field="spec.nodeName",
     tracks_generation=True,

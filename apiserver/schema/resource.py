@@ -257,6 +257,8 @@ class Resource:
     * `listed` is the kind of lists, if it is not the kind with `List` behind it.
     * `selectable` maps a field label to the path of its value ("spec.nodeName"). `metadata.name` and, for namespaced kinds,
       `metadata.namespace` are always selectable.
+    * `listed_by` are the selectable fields by which clients list a few of many objects. Memory keeps the keys of each value, so that these
+      lists do not look at all objects.
     * `own_field_labels` words an unknown label as upstream does for a kind that registers its own set.
     * `node_field` is the label of the node that an object belongs to: nodes see and change only their own objects.
     * `tracks_generation`: generation is 1 on create and rises with every change of spec. With `counts_dropped` (slices) it also rises when
@@ -284,6 +286,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     columns: Sequence[Column] = ()
     selectable: Mapping[str, str] = field(default_factory=dict)
+    listed_by: Sequence[str] = ()
     own_field_labels: bool = False
     node_field: str = ""
     subresources: Sequence[Subresource] = ()
@@ -323,6 +326,11 @@ class Resource:
     def indexed(self) -> Mapping[str, str]:
         """The labels of the fields that memory indexes, in order, with their paths: those of every version."""
         return self.selectable if self.custom is None else self.custom.indexed
+
+    @property
+    def listed_places(self) -> tuple[int, ...]:
+        """The places among `indexed` of the fields by which lists find objects."""
+        return tuple(place for place, label in enumerate(self.indexed) if label in self.listed_by)
 
     @property
     def hub(self) -> Resource:

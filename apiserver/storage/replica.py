@@ -99,7 +99,7 @@ def _read(value: bytes, adopt: AdoptFunc, index_func: IndexFunc) -> _Parts:
     own = adopt(value)
     line, behind = split(own)
     version = marked(behind) if behind else ""
-    labels, fields = index_func(line)
+    labels, fields = index_func.read(line)
     hash(value)  # bytes keep it, and the event loop will look them up
     return own is not value, line, b"" if version else behind, version, labels, fields
 
@@ -143,7 +143,7 @@ class Replica:
         self._adopt = adopt or _as_it_is
         self._prepared: dict[bytes, _Parts] = {}
         """Large values as they were read, for entries that will soon be made of them."""
-        self._no_fields = ("",) * len(index_func(_BLANK)[1])
+        self._no_fields = ("",) * len(index_func.read(_BLANK)[1])
         self._clock = clock
         self._seen = seen
         self._last = b""
@@ -231,7 +231,13 @@ class Replica:
     def install(self, filled: Filled) -> Iterator[None]:
         """Replace the contents by the store's state and window, in small steps. Memory is not read between them."""
         yield from self.index.clear()
-        self.index.load(filled.objects, applied=filled.applied, floor=filled.floor, ended=filled.ended)
+        self.index.load(
+            filled.objects,
+            applied=filled.applied,
+            floor=filled.floor,
+            ended=filled.ended,
+            listed_by=self._index_func.listed_by,
+        )
         yield from self.index.preload(filled.events, since=filled.since)
         self.hub.end_all()
         if not self.ever_filled:
@@ -280,7 +286,7 @@ class Replica:
         self._index_func = index_func
         self._adopt = adopt or _as_it_is
         self._prepared.clear()
-        self._no_fields = ("",) * len(index_func(_BLANK)[1])
+        self._no_fields = ("",) * len(index_func.read(_BLANK)[1])
         self.rebuild("definition", "the definition of the kind changed")
 
     def end(self, reason: str) -> None:

@@ -164,7 +164,7 @@ async def page(
 async def _unreadable(view: View, chosen: Selection, found: Page, *, start: str) -> list[Entry]:
     """Return the unreadable entries that were passed while the page was read, whether selected or not."""
     wrong: list[Entry] = []
-    async for seen in matching(view, replace(chosen, test=_is_unreadable, lengthy=None), start=start):
+    async for seen in matching(view, replace(chosen, test=_is_unreadable, lengthy=None, field=None), start=start):
         wrong += seen
     return [entry for entry in wrong if not found.continue_token or entry.key <= found.entries[-1].key]
 
@@ -248,9 +248,16 @@ async def matching(
         only = view.get(chosen.key)
         entries = iter((only,) if only is not None else ())
     else:
-        entries = view.scan(chosen.prefix, start=chosen.prefix + start)
+        entries = _candidates(view, chosen, start)
     async for seen in slices(entries, tested=chosen.test is not None, converter=converter):
         yield await _selected(seen, chosen)
+
+
+def _candidates(view: View, chosen: Selection, start: str) -> Iterator[Entry]:
+    """Return the objects to test, in key order: those with the value of an indexed field, or all of the scope."""
+    start = chosen.prefix + start
+    found = None if chosen.field is None else view.having(chosen.field, chosen.prefix, start=start)
+    return view.scan(chosen.prefix, start=start) if found is None else found
 
 
 async def _selected(seen: list[Entry], chosen: Selection) -> list[Entry]:
@@ -291,16 +298,13 @@ async def _first(view: View, chosen: Selection, limit: int, *, start: str, conve
             some = await converter.entries(some)
         return _chunk(view, chosen, some, start=start, all_of_it=len(every) <= limit)
     taken: list[Entry] = []
-    seen_all = True
-    scan = view.scan(chosen.prefix, start=chosen.prefix + start)
-    async for seen in slices(scan, tested=chosen.test is not None, converter=converter):
-        room = limit - len(taken)
-        found = await _selected(seen, chosen)
-        taken += found[:room]
-        if not room or len(found) > room or (len(found) == room and found[-1] is not seen[-1]):
-            seen_all = False
+    async for seen in slices(_candidates(view, chosen, start), tested=True, converter=converter):
+        taken += await _selected(seen, chosen)
+        if len(taken) >= limit:
             break
-    return _chunk(view, chosen, taken, start=start, all_of_it=seen_all)
+    del taken[limit:]
+    all_of_it = len(taken) < limit or not view.count(chosen.prefix, after=taken[-1].key)
+    return _chunk(view, chosen, taken, start=start, all_of_it=all_of_it)
 
 
 def _chunk(view: View, chosen: Selection, taken: Sequence[Entry], *, start: str, all_of_it: bool) -> Page:

@@ -30,7 +30,7 @@ Test = Callable[[Entry], bool]
 class Selection:
     """The objects that a request selects.
 
-    * `prefix` narrows the scan; `key` names the one object that can match.
+    * `prefix` narrows the scan; `key` names the one object that can match; all that match have the value of `field`.
     * `test` is None when all of the scope matches.
     * `unfiltered`: there is no label or field selector (COUNTS_SHARDS: nor a shard selector). Only then do chunks tell how many objects
       remain.
@@ -162,14 +162,17 @@ def _single(resource: Resource, namespace: str, name: str) -> Key | None:
 
 
 def _indexed(resource: Resource, fields: selectors.FieldSelector) -> tuple[int, str] | None:
-    """Return the indexed field that a selector requires, and its value; None without one. The index has the values of each object in the
+    """Return the indexed field that a selector requires, and its value; None without one. A field by which lists find objects comes first.
+
+    The index has the values of each object in the
     version in which it is stored, so it does not help where a webhook converts."""
     if resource.custom is not None and resource.custom.webhook is not None:
         return None
-    for position, label in enumerate(resource.indexed):
+    indexed = list(resource.indexed)
+    for label in (*resource.listed_by, *indexed):
         value = fields.requires(label)
         if value is not None:
-            return position, value
+            return indexed.index(label), value
     return None
 
 

@@ -51,7 +51,7 @@ def _find(blocks: list[_Block], lows: list[str], key: str) -> Entry | None:
     return block.entries[at] if at < len(block.keys) and block.keys[at] == key else None
 
 
-def _beyond(prefix: str) -> str | None:
+def beyond(prefix: str) -> str | None:
     """The lowest text above everything that starts with `prefix`; None if every text does."""
     stem = prefix.rstrip(_HIGHEST)
     return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else None
@@ -80,8 +80,8 @@ class Frozen:
         `after` and `start` are whole keys (or any text), not relative to the prefix.
         """
         first, at = self._locate(_lowest(prefix, after, start))
-        beyond = _beyond(prefix)
-        last, end = (len(self.blocks) - 1, None) if beyond is None else self._locate(beyond)
+        high = beyond(prefix)
+        last, end = (len(self.blocks) - 1, None) if high is None else self._locate(high)
         if first >= last:
             return iter(self.blocks[first].entries[at:end] if first == last else ())
         whole = (block.entries for block in self.blocks[first + 1 : last])
@@ -89,16 +89,16 @@ class Frozen:
 
     def slice(self, prefix: str = "", *, start: str = "") -> EntrySlice:
         """Return the entries that `scan` yields, without a look at them."""
-        beyond = _beyond(prefix)
+        high = beyond(prefix)
         first = self._rank(_lowest(prefix, None, start))
-        last = self._ranks()[-1] if beyond is None else self._rank(beyond)
+        last = self._ranks()[-1] if high is None else self._rank(high)
         return EntrySlice(self.blocks, self._ranks(), first, max(first, last))
 
     def count(self, prefix: str = "", *, after: str | None = None, start: str = "") -> int:
         """How many entries `scan` would give, by arithmetic on block sizes."""
-        beyond = _beyond(prefix)
-        high = self._ranks()[-1] if beyond is None else self._rank(beyond)
-        return max(0, high - self._rank(_lowest(prefix, after, start)))
+        high = beyond(prefix)
+        end = self._ranks()[-1] if high is None else self._rank(high)
+        return max(0, end - self._rank(_lowest(prefix, after, start)))
 
     def _locate(self, key: str) -> tuple[int, int]:
         """(block, place in it) of the first entry not below `key`; the place may be the block's end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NewType, Protocol
@@ -19,8 +20,17 @@ Key = NewType("Key", str)
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-IndexFunc = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
-"""Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure."""
+
+@dataclass(frozen=True, slots=True)
+class IndexFunc:
+    """Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure.
+
+    `listed_by` are the places of those fields by whose values lists find objects.
+    """
+
+    read: Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
+    listed_by: tuple[int, ...] = ()
+
 
 AdoptFunc = Callable[[bytes], bytes]
 """Returns a stored value as the release that this server is would store it. Handed in by `app`; pure."""

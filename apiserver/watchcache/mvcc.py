@@ -23,7 +23,8 @@ Life of one key, `ns/a`, beside others (revisions written as epoch-n, in truth o
 Costs beside bodies and entries: 16 bytes per object for the current state. A checkpoint pins the blocks that are copied
 after it, again 8 to 16 bytes per object; there is one for as many events as a sixteenth of the objects, not fewer than 256. So
 history costs at most 256 bytes per event for them, about as much garbage collection as the events themselves, and a view of the
-past costs half that many events.
+past costs half that many events. Each field by which lists find objects costs a reference per object and, for each value, a place in a
+dictionary and a tuple (`lookup`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.lookup import Lookup
 from apiserver.watchcache.ring import Budget, EventSlice, Ring
-from apiserver.watchcache.scope import Scope
+from apiserver.watchcache.scope import Field, Scope
 
 RING_BYTES = 256 << 20
 """Bytes that the rings of all resources may hold together: about 50,000 changes of 4 KB objects."""
@@ -47,6 +49,9 @@ CHECKPOINT_EVENTS = 256
 CHECKPOINT_SHARE = 16
 EXACT_VIEWS = 8
 """Views of the past that are remembered: the pages of so many chunked lists that walk at the same time."""
+FEW_KEYS = 256
+SCANNED_PER_KEY = 4
+"""Objects of a scan that cost as much as one object that is looked up."""
 
 _NONE = Revision(0)
 
@@ -58,11 +63,21 @@ class Diverged(Exception):
 class View(Frozen):
     """The state at `revision`: get, scan and count of `blocks.Frozen`. Immutable, valid for ever."""
 
-    __slots__ = ("revision",)
+    __slots__ = ("_lookup", "revision")
 
-    def __init__(self, state: Frozen, revision: Revision) -> None:
+    def __init__(self, state: Frozen, revision: Revision, lookup: Lookup) -> None:
         super().__init__(state.blocks, state.lows)
         self.revision = revision
+        self._lookup = lookup
+
+    def having(self, field: Field, prefix: str = "", *, start: str = "") -> Iterator[Entry] | None:
+        """Return those of the entries of `scan` that have a value at a place. None: they are not known, or a scan costs less."""
+        keys = self._lookup.keys(field, prefix, start=start, at=self.revision)
+        if keys is None:
+            return None
+        if len(keys) > FEW_KEYS and len(keys) * SCANNED_PER_KEY > self.count(prefix, start=start):
+            return None
+        return (entry for key in keys if (entry := self.get(key)) is not None)
 
 
 class Index:
@@ -84,7 +99,18 @@ class Index:
     Entries and events given to it belong to it: it makes equal parts of them shared before anyone else sees them.
     """
 
-    __slots__ = ("_applied", "_budget", "_current", "_ended", "_exact", "_floor", "_objects", "_ring", "_uncovered")
+    __slots__ = (
+        "_applied",
+        "_budget",
+        "_current",
+        "_ended",
+        "_exact",
+        "_floor",
+        "_lookup",
+        "_objects",
+        "_ring",
+        "_uncovered",
+    )
 
     def __init__(self, *, budget: Budget | None = None) -> None:
         """`budget` is shared with the other indexes of the process."""
@@ -138,21 +164,30 @@ class Index:
 
     def clear(self) -> Iterator[None]:
         """Forget everything. A hundred thousand objects are not let go of in one step; views that are being read stay valid."""
-        objects, segments = self._objects.parts(), self._ring.segments
+        objects, segments, lookup = self._objects.parts(), self._ring.segments, self._lookup
         self.load(Blocks.of(()), applied=_NONE, floor=_NONE)
+        yield from lookup.clear()
         for parts in (objects, segments):
             while parts:
                 parts.pop()
                 yield
 
     def load(
-        self, objects: Blocks, *, applied: Revision, floor: Revision, ended: Mapping[int, int] | None = None
+        self,
+        objects: Blocks,
+        *,
+        applied: Revision,
+        floor: Revision,
+        ended: Mapping[int, int] | None = None,
+        listed_by: Sequence[int] = (),
     ) -> None:
         """Forget everything; from now on the state at `applied` is `objects`, which belong to the index.
 
-        `ended` is the log's table of fenced epochs: epoch → its last n. Nothing before `applied` is served until `preload`.
+        `ended` is the log's table of fenced epochs: epoch → its last n. `listed_by` are the places of fields by which views find objects.
+        Nothing before `applied` is served until `preload`.
         """
         self._objects = objects
+        self._lookup = Lookup(listed_by, since=None if len(objects) else applied)
         self._applied = applied
         self._floor = floor
         self._ended = dict(ended or {})
@@ -170,6 +205,7 @@ class Index:
         """
         if events and events[-1].revision > self._ring.reach:
             raise Diverged(f"history up to {events[-1].revision} overlaps what is known after {self._ring.reach}")
+        yield from self._lookup.fill(self.view(), at=self._applied)
         told_from, since = yield from self._link(events, since)
         yield from self._ring.extend_back(events[told_from:] if told_from else events, since=since)
         while self._ring.excessive and self.trim():
@@ -212,6 +248,7 @@ class Index:
             self._objects.remove(event.entry.key)
         else:
             self._objects.put(event.entry)
+        self._lookup.follow(event)
         self.advance(event.revision)
         if self._ring.append(event):
             self._close_segment()
@@ -244,7 +281,7 @@ class Index:
     def view(self) -> View:
         """The state at `applied`."""
         if self._current is None:
-            self._current = View(self._objects.freeze(), self._applied)
+            self._current = View(self._objects.freeze(), self._applied, self._lookup)
         return self._current
 
     def view_at(self, revision: Revision) -> View:
@@ -330,8 +367,8 @@ class Index:
         later, behind = self._ring.to_checkpoint(place)
         earlier, before = self._ring.from_checkpoint(place)
         if earlier is not None and len(before) + at < len(inside) - at + len(behind):
-            return View(_done(earlier, before + inside[:at]), revision)
-        return View(_undone(self.view() if later is None else later, inside[at:] + behind), revision)
+            return View(_done(earlier, before + inside[:at]), revision, self._lookup)
+        return View(_undone(self.view() if later is None else later, inside[at:] + behind), revision, self._lookup)
 
     def _end_of(self, place: int) -> Frozen:
         """The state behind a segment's last event."""

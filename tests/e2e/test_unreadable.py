@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apimachinery.releases import SUPPORTED, V1_36, Release
 from apiserver.storage.store import Write, open_stores
-from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.entry import IndexFunc, Key, Revision
 from tests.fixtures.server import DevServer, dev_server
 from tests.fixtures.valkey import patient
 
@@ -82,7 +82,7 @@ def puts(
         assert found
         url = f"unix://{folder / 'valkey.sock'}?password={found.group(1)}"
         resource = f"{GROUP}/{kind}"
-        stores = await open_stores(patient(url), {resource: lambda _: ({}, ())})
+        stores = await open_stores(patient(url), {resource: IndexFunc(lambda _: ({}, ()))})
         try:
             await stores.ready()
             for name in names:

@@ -249,6 +249,9 @@ def _of_shape(declared: Resource, wrong: Container[str]) -> Iterator[str]:
             yield f"selectable field {label!r}: no selector can name it"
         if not indexed.is_selectable(declared.shape, path):
             yield f"selectable field {label}: the shape has no text, number or boolean at {path}"
+    for label in declared.listed_by if "listed_by" not in wrong else ():
+        if label not in declared.selectable:
+            yield f"listed_by: {label} is not selectable"
     if "node_field" in wrong or not declared.node_field:
         return
     if declared.node_field not in declared.selectable:

@@ -145,7 +145,7 @@ def admits(scope: Scope, key: str, new: bytes, old: bytes | None) -> bool:
         return False
     if scope.field is None:
         return True
-    nodes = {index_func(data)[1][0] for data in (new, old) if data is not None}
+    nodes = {index_func.read(data)[1][0] for data in (new, old) if data is not None}
     return scope.field[1] in nodes
 
 

@@ -141,6 +141,7 @@ INNER = Struct(name="Inner", fields=[Field(name="size", number=1, type=Integer()
         ({"selectable": {"spec.size": "spec.size"}}, "selectable field spec.size: the shape has no text, number or"),
         ({"shape": shape(LIST), "selectable": {"c": "colours"}}, "selectable field c: the shape has no text, number or"),
         ({"node_field": "spec.nodeName"}, "node_field: spec.nodeName is not selectable"),
+        ({"listed_by": ["spec.nodeName"]}, "listed_by: spec.nodeName is not selectable"),
         ({"columns": [column("spec.size")]}, "column X: the shape has nothing at spec.size"),
         ({"columns": [column("metadata.labels.x"), column("spec"), column("kinds")]}, "column X: the shape has nothing at kinds"),
         ({"versions": [beside("v2", columns=[column("metadata.names")])]}, "version v2: column X: the shape has nothing at"),

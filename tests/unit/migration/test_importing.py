@@ -21,7 +21,7 @@ from apiserver.schema.resource import Resource
 from apiserver.storage.operations import loading
 from apiserver.storage.operations.loading import Carried, Loading
 from apiserver.storage.store import Write
-from apiserver.watchcache.entry import Key, Revision, split
+from apiserver.watchcache.entry import IndexFunc, Key, Revision, split
 from tests.fixtures.valkey import Open, Server, forget, install, patient
 
 _NUMBERS = itertools.count()
@@ -182,7 +182,7 @@ async def test_object_changed_at_its_source_is_updated_until_edited_here(place: 
     assert b"reservedFor" not in value.partition(b'"status"')[2]
 
     name = f"{place.group}/resourceclaims"
-    store = (await opening(place.server, name, reader=lambda _: ({}, ())))[name]
+    store = (await opening(place.server, name, reader=IndexFunc(lambda _: ({}, ()))))[name]
     [entry] = [store.view().get(Key("default/used"))]
     assert entry is not None
     changed = value.replace(b'"name":"gpu"', b'"name":"npu"')

@@ -25,7 +25,7 @@ UID = b"0a1b2c3d-1111-4222-8333-444455556666"
 
 
 def make(key: Key, revision: Revision, data: bytes) -> Entry:
-    labels, fields = index_func(data)
+    labels, fields = index_func.read(data)
     return Entry(key, revision, splice(data, revision), labels, fields)
 
 

@@ -13,6 +13,7 @@ from apiserver import metrics
 from apiserver.storage.errors import OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.store import Store, Stores
+from apiserver.watchcache.entry import IndexFunc
 from apiserver.watchcache.hub import Wake
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.proxy import Passage, Proxy
@@ -123,7 +124,7 @@ async def test_resource_that_is_read_otherwise_ends_its_watches_and_has_new_fiel
     await create(store, "a")
     before = store.applied
     watch = store.watch(after=store.applied, scope=Scope(), sink=Ear())
-    stores.read_otherwise(resource, by_length)
+    stores.read_otherwise(resource, IndexFunc(by_length))
     assert watch.wake is Wake.ENDED
     await store.wait_until_filled(seconds=60)
     [entry] = store.view().scan()

@@ -13,7 +13,7 @@ from apiserver.storage.operations import administration
 from apiserver.storage.pipeline import Connection
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.entry import IndexFunc, Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Wake
 from apiserver.watchcache.scope import Scope
@@ -195,7 +195,7 @@ async def test_further_resources_of_an_existing_store_count_as_it_does(
     await install(own_server, resource, "by.example.com/init")
     assert (await head_of(own_server, "by.example.com/init")).schema == "1"
     made = await opening(own_server, resource, "by.example.com/server", creatable={"by.example.com/server"})
-    await made.add("by.example.com/addition", lambda _: ({}, ()), creates=True)
+    await made.add("by.example.com/addition", IndexFunc(lambda _: ({}, ())), creates=True)
     for name in ("server", "addition"):
         assert (await head_of(own_server, f"by.example.com/{name}")).schema == "1"
 

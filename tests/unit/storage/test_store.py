@@ -502,7 +502,7 @@ async def test_unreadable_value_does_not_stop_the_log(store: Store, opening: Ope
         assert bad is not None
         assert good is not None
         assert (bad.labels, bad.fields) == ({}, ("",))
-        assert good.fields == index_func(value("good"))[1]
+        assert good.fields == index_func.read(value("good"))[1]
 
 
 async def test_resources_do_not_see_each_other(shared_server: Server, resource: str, opening: Open) -> None:

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from apiserver.watchcache import blocks, hub, keys, mvcc, ring
+from apiserver.watchcache import blocks, hub, keys, lookup, mvcc, ring
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
@@ -57,6 +57,7 @@ class IndexAndHub(RuleBasedStateMachine):
         super().__init__()
         self.small = contextlib.ExitStack()
         self.small.enter_context(mock.patch.multiple(blocks, TYPICAL=2, MOST=4, FEWEST=1))
+        self.small.enter_context(mock.patch.multiple(lookup, MANY=2, CHANGES=2, FILLED_AT_ONCE=2))
         self.small.enter_context(mock.patch.multiple(mvcc, CHECKPOINT_EVENTS=6, CHECKPOINT_SHARE=1, EXACT_VIEWS=2))
         self.small.enter_context(mock.patch.multiple(ring, LEAST_EVENTS=3, SEGMENT_EVENTS=4, PULL_EXAMINED=6))
         self.small.enter_context(mock.patch.object(hub, "BATCH", 2))
@@ -65,6 +66,7 @@ class IndexAndHub(RuleBasedStateMachine):
         self.watches: list[Watch] = []
         self.kept: list[tuple[View, list[tuple[str, bytes]]]] = []
         self.lost: set[Revision] = set()
+        self.load()
 
     @property
     def log(self) -> Log:
@@ -153,7 +155,7 @@ class IndexAndHub(RuleBasedStateMachine):
 
     def load(self) -> None:
         index, log = self.stage.index, self.log
-        index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=self.floor, ended=log.ended)
+        index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=self.floor, ended=log.ended, listed_by=[0])
         list(index.preload([record.event() for record in log.after(self.floor)], since=self.floor))
 
     def end_watches(self) -> None:
@@ -204,7 +206,15 @@ class IndexAndHub(RuleBasedStateMachine):
             assert (view.revision, bodies([*view.scan()])) == (revision, expected)
             assert view.count("a/") == sum(key.startswith("a/") for key, _ in expected)
             self.kept.append((view, expected))
+            self.look_up(view)
         assert self.snapshot() == before
+
+    def look_up(self, view: View) -> None:
+        """Invariant 6 for lists by a field: what is known of a value is what a scan finds."""
+        for node in NODES:
+            found = view.having((0, node))
+            if found is not None:
+                assert list(found) == [entry for entry in view.scan() if entry.fields[0] == node]
 
     @invariant()
     def the_present_is_the_fold_of_the_log(self) -> None:
@@ -214,6 +224,8 @@ class IndexAndHub(RuleBasedStateMachine):
         assert [(entry.key, entry.revision) for entry in index.view().scan()] == [
             (key, self.log.state[key].revision) for key in sorted(self.log.state)
         ]
+        assert index.view().having((0, NODES[0])) is not None
+        self.look_up(index.view())
 
     # Watching
 
@@ -348,6 +360,7 @@ class IndexAndHub(RuleBasedStateMachine):
                 continue
             assert watch.got == watch.owed(self.log, self.log.head)
         for view, expected in self.kept:
+            self.look_up(view)
             assert bodies([*view.scan()]) == expected
         self.small.close()
 
