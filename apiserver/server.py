@@ -2,7 +2,7 @@
 
 Knows no resources. A stop goes in this order:
 
-1. The server is unready at once, and everything is served for a while.
+1. The server is unready at once, and everything is served for a while. Connections that are open end with their next answer.
 2. Every watch ends with its last chunk, while new ones get 429.
 3. Requests finish, and only then the port is closed.
 
@@ -158,6 +158,7 @@ class Server:
         served = self._generations
         logger.info("stopping", extra={"delay_seconds": shutdown.delay_seconds})
         served.stopping()
+        self._connections.leave()
         await stop.patiently(asyncio.Event().wait(), seconds=shutdown.delay_seconds)
         if self._shared:
             self._listener.close()

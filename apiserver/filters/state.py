@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -106,7 +107,7 @@ class Request(web.Request):
         if flow is not None:
             headers[LEVEL_UID] = flow.level.uid
             headers[SCHEMA_UID] = flow.schema.uid
-        if self.last:
+        if self.last and response.status != HTTPStatus.SWITCHING_PROTOCOLS:
             headers["Connection"] = "close"
             response.force_close()
 

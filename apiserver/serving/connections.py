@@ -81,6 +81,7 @@ class Protocol(web.RequestHandler):
         "_turn",
         "_unfinished",
         "kept",
+        "leaving",
         "peer",
     )
 
@@ -114,6 +115,8 @@ class Protocol(web.RequestHandler):
         self.peer: Peer | None = None
         self.kept = False
         """A request was complete on this connection."""
+        self.leaving = False
+        """The connection ends with its next answer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made = self._loop.time()
@@ -308,6 +311,12 @@ class Protocol(web.RequestHandler):
     def _busy(self) -> bool:
         return self._current_request is not None or bool(self._messages)
 
+    def leave(self) -> None:
+        """End the connection with its next answer, if possible the one to the present request."""
+        self.leaving = True
+        if isinstance(self._current_request, Request):
+            self._current_request.last = True
+
     def used(self, now: float) -> float:
         """Return when the connection was used last."""
         if self._busy or self._header_bytes or self._rest:
@@ -429,11 +438,24 @@ class Connections(web.Server):
         connection = cast("Protocol", protocol)
         request.peer = connection.peer
         request.kept, connection.kept = connection.kept, True
+        request.last = connection.leaving
         if message.upgrade:
             request.upgrade = True
         if foreign:
             request.foreign = True
         return request
+
+    def leave(self) -> None:
+        """End each connection that is open now with its next answer, which says so (`Connection: close`).
+
+        Clients open their next connection where the load balancer sends it by then. Connections that are idle stay open, because a client
+        may be about to send. Later ones are kept: while the load balancer still sends them here, each would cost a handshake.
+        Upstream: kubernetes/apiserver `pkg/server/genericapiserver.go` (RunWithContext); golang/go `src/net/http/server.go` (Shutdown),
+        which closes idle connections at once.
+        """
+        for connection in self.connections:
+            if isinstance(connection, Protocol):
+                connection.leave()
 
     async def silence(self) -> None:
         """Wait until no connection has been used for a while.

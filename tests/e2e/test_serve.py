@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import ssl
@@ -478,10 +479,11 @@ class Informer(Client):
                 self.seen.append(event["object"]["metadata"]["name"])
 
 
-def test_successor_on_the_same_socket_goes_unnoticed(authorities: Authorities, store: str) -> None:
+@pytest.mark.parametrize("delay", ["0", "1s"])
+def test_successor_on_the_same_socket_goes_unnoticed(authorities: Authorities, store: str, delay: str) -> None:
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
     admin = issue("admin", authorities.users, groups=("system:masters",))
-    flags = ["--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "300ms"]
+    flags = ["--shutdown-delay-duration", delay, "--shutdown-watch-termination-grace-period", "300ms"]
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
         servers = [stack.enter_context(Serve(authorities, store, *flags, sock=sock)).ready()]
@@ -509,6 +511,41 @@ def test_successor_on_the_same_socket_goes_unnoticed(authorities: Authorities, s
         for reader in readers:
             reader.__exit__()
         assert [client.failures for client in clients if client.failures] == []
+
+
+def test_open_connection_ends_with_its_next_answer_after_a_sigterm(authorities: Authorities, store: str) -> None:
+    assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
+    admin = issue("admin", authorities.users, groups=("system:masters",))
+    path = f"{V1}/deviceclasses"
+
+    def told(connection: http.client.HTTPSConnection) -> tuple[int, str | None]:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers["Connection"]
+
+    def ended(connection: http.client.HTTPSConnection) -> bool:
+        """Whether there is something to read: only the end can be."""
+        return bool(select.select([connection.sock], [], [], 0)[0])
+
+    with Serve(authorities, store, "--shutdown-delay-duration", "600s") as server, contextlib.ExitStack() as stack:
+        server.ready()
+
+        def connect() -> http.client.HTTPSConnection:
+            context = authorities.context(admin)
+            made = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=SECONDS)
+            return stack.enter_context(contextlib.closing(made))
+
+        busy, idle = connect(), connect()
+        assert [told(busy), told(busy), told(idle)] == [(200, None)] * 3
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: server.ask("/readyz").status == 500, "the stop")
+        assert told(busy) == (200, "close")
+        later = connect()
+        assert [told(later), told(later)] == [(200, None)] * 2
+        assert not ended(idle)
+        assert server.stop() == 0  # the second signal ends the delay
+        assert idle.sock.recv(1) == b""
 
 
 def test_errors_of_flags_are_reported_at_once_with_exit_code_two() -> None:

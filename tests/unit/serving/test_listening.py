@@ -184,6 +184,51 @@ async def test_without_connections_it_is_silent() -> None:
     await asyncio.wait_for(connections.silence(), 1)
 
 
+# ------------------------------------------------------------------------------------------------------------------- leaving
+
+
+async def test_open_connections_end_with_their_next_answer_and_later_ones_are_kept() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: Request) -> web.StreamResponse:
+        if request.path == "/slow":
+            asked.set()
+            await answered.wait()
+        return await ok(request)
+
+    idle = Connection(outer(slow))
+    asking = Connection.to(idle.manager, with_peer=False)
+    assert "Connection" not in (await idle.ask("GET", "/x")).headers
+    asked_before = asyncio.ensure_future(asking.ask("GET", "/slow"))
+    await asked.wait()
+    idle.manager.leave()
+    later = Connection.to(idle.manager, with_peer=False)
+    answered.set()
+    for last in (await asked_before, await idle.ask("GET", "/x")):
+        assert (last.status, last.headers["Connection"]) == (200, "close")
+    await asking.end()
+    await idle.end()
+    for _ in range(2):
+        assert "Connection" not in (await later.ask("GET", "/x")).headers
+    await later.close()
+
+
+async def test_idle_connections_stay_open_until_the_end_of_a_stop(kit: pki.Kit, sock: socket.socket) -> None:
+    app = Stopping(sock)
+    running = server.Server(cast(Generations, app), dynamiccertificates.Certificates(kit.files), sock, shared=False)
+    running.open()
+    idle = Connection.to(running._connections, with_peer=False)
+    assert (await idle.ask("GET", "/x")).status == 200
+    stop = server.Stop()
+    shutdown = config.Shutdown(delay_seconds=600, watch_seconds=0)
+    stopping = asyncio.ensure_future(running.stop(stop, shutdown, request_seconds=1))
+    await eventually(lambda: app.stopped)
+    assert not idle.closed
+    stop.hurry.set()
+    await stopping
+    assert idle.closed
+
+
 # ---------------------------------------------------------------------------------------------------------------- the order of a stop
 
 
