@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apiserver import __version__, app, delegation, dev, manifests, server
+from apiserver import __version__, apigroups, delegation, dev, manifests, server
 from apiserver.apiextensions import kinds as custom_kinds
 from apiserver.apiextensions import loading as loading_definitions
 from apiserver.apiextensions.following import Definitions
@@ -96,12 +96,12 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config, Kinds, Definitions]:
     """Parse the command line. Raises ConfigError with all errors in flags, environment, and the files that they name."""
-    reading = config.read(argv, environ, gates=app.described_gates())
+    reading = config.read(argv, environ, gates=apigroups.described_gates())
     settings = reading.config
-    definitions = app.definitions(settings)
+    definitions = apigroups.definitions(settings)
     # `kinds check` looks at each definition by itself.
     refused = [] if settings.command == config.PACKAGES else definitions.load()
-    judge = app.judged_everywhere if settings.follows else app.judged
+    judge = apigroups.judged_everywhere if settings.follows else apigroups.judged
     kinds, errors = judge(settings.serving, reading.wrong, alone=settings.alone, custom=definitions.kinds)
     errors = [*reading.errors, *errors, *(f"--{config.CRDS}: {text}" for text in refused), *_named(settings, environ)]
     if kinds is None or errors:
@@ -153,7 +153,7 @@ async def _command(settings: Config, kinds: Kinds, definitions: Definitions, env
         case config.DOCTOR, _:
             return await _doctor(settings, kinds, definitions, environ)
         case config.PACKAGES, _:
-            for kind in app.packaged(kinds):
+            for kind in apigroups.packaged(kinds):
                 print(_described(kind))
             return await asyncio.to_thread(_check_definitions, settings)
         case _, "import" | "export" as action:
@@ -220,7 +220,7 @@ def _installation(
         names=asked_installation.Names(namespace=asked.namespace, service=asked.service, account=asked.account),
         registered=list(manifests.apiservices(kinds, serving)),
         store=store_options(settings.storage),
-        resources=app.storage_names(serving, custom=definitions.kinds),
+        resources=apigroups.storage_names(serving, custom=definitions.kinds),
         server=asked.server,
         emulated=str(serving.emulated or ""),
     )
@@ -271,7 +271,7 @@ def _check_definitions(settings: Config) -> int:
     """Print what the named definitions would serve, with every error and every warning. Return the exit code."""
     paths, refused = settings.serving.crds, False
     kinds: list[Resource] = []
-    found = loading_definitions.inspect(paths, app.release_of(settings.serving))
+    found = loading_definitions.inspect(paths, apigroups.release_of(settings.serving))
     for each in found:
         made = custom_kinds.resources(each.definition) if each.definition is not None else ()
         kinds += made
@@ -286,7 +286,7 @@ def _check_definitions(settings: Config) -> int:
         for text in each.errors:
             print(f"sluice: {each.about}: {text}", file=sys.stderr)
             refused = True
-    texts = app.clashes(settings, kinds)
+    texts = apigroups.clashes(settings, kinds)
     if paths and not kinds and not refused:
         texts.append(f"no {loading_definitions.KIND} is in {', '.join(map(str, paths))}")
     for text in texts:
@@ -320,7 +320,9 @@ async def _store(settings: Config, definitions: Definitions, action: str) -> int
     options = store_options(settings.storage)
     if settings.storage.wait_seconds:
         await patience.wait(options, seconds=settings.storage.wait_seconds, tell=_say)
-    lines = await command(options, app.storage_names(settings.serving, alone=settings.alone, custom=definitions.kinds))
+    lines = await command(
+        options, apigroups.storage_names(settings.serving, alone=settings.alone, custom=definitions.kinds)
+    )
     for line in lines:
         print(line)
     if action == "check":
@@ -334,7 +336,7 @@ async def _store(settings: Config, definitions: Definitions, action: str) -> int
 async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], action: str) -> int:
     """Import or export. Fails if any object was refused."""
     wanted, moved = settings.migration, _moved(settings, kinds)
-    reader = Reader(kinds, app.gates(settings.serving, kinds))
+    reader = Reader(kinds, apigroups.gates(settings.serving, kinds))
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(
             loading.opened(store_options(settings.storage), [kind.storage_name for kind in moved])

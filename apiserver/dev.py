@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 
-from apiserver import app, delegation, server
+from apiserver import apigroups, delegation, server
 from apiserver.admission.core.files import Files
 from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery import meta
@@ -153,7 +153,7 @@ def _explained(error: OSError, config: Config) -> str:
 
 def _admission(config: Config) -> Files:
     """Load the files that configure admission. Raises ConfigError with all their errors."""
-    release = app.release_of(config.serving)
+    release = apigroups.release_of(config.serving)
     files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()), release=release)
     if wrong := files.load():
         raise ConfigError([f"--admission: {error}" for error in wrong])

@@ -21,7 +21,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from apiserver.app import App, read_otherwise
+from apiserver.apigroups import read_otherwise
+from apiserver.app import App
 from apiserver.filters.state import Request
 from apiserver.kinds.served import Kinds
 from apiserver.runtime import tasks

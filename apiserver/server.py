@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from apiserver import apigroups, metrics
 from apiserver import app as composition
-from apiserver import metrics
 from apiserver.apiextensions.following import Definitions
 from apiserver.apimachinery.releases import Release
 from apiserver.app import App
@@ -335,7 +335,7 @@ class Openings:
         """Open a generation with stores of its own."""
         fit, kinds = await self._chosen(aim)
         creatable = aim.custom if self.prepare is None else ()
-        stores = await composition.open_stores(self.options, kinds, fit.serving, alone=fit.alone, creatable=creatable)
+        stores = await apigroups.open_stores(self.options, kinds, fit.serving, alone=fit.alone, creatable=creatable)
         return Generation(kinds, stores, partial(self.compose, fit), custom=aim.custom)
 
     async def replace(self, generations: Generations, aim: Aim) -> None:
@@ -346,11 +346,11 @@ class Openings:
             return
         fit, kinds = await self._chosen(aim)
         new = Generation(kinds, present.stores, partial(self.compose, fit), custom=aim.custom)
-        join = partial(composition.add_stores, present.stores, kinds, creates=self.prepare is None)
+        join = partial(apigroups.add_stores, present.stores, kinds, creates=self.prepare is None)
         await generations.replace(new, join=join)
 
     async def _chosen(self, aim: Aim) -> tuple[config.Config, Kinds]:
-        fit, kinds = await asyncio.to_thread(composition.released, self.settings, aim.release, aim.custom)
+        fit, kinds = await asyncio.to_thread(apigroups.released, self.settings, aim.release, aim.custom)
         if self.prepare is not None:
             await self.prepare(kinds)
         return fit, kinds

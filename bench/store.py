@@ -17,8 +17,8 @@ from pathlib import Path
 
 import uvloop
 
+from apiserver.apigroups import index_func
 from apiserver.apimachinery.releases import NEWEST, at
-from apiserver.app import index_func
 from apiserver.resources import resourceslice
 from apiserver.storage import functions
 from apiserver.storage.functions import Commands

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import yaml
 
-from apiserver import app, manifests
+from apiserver import apigroups, manifests
 from apiserver.config import config
 from apiserver.doctor import examination
 from apiserver.doctor.findings import Finding, Result, State
@@ -60,10 +60,10 @@ class Clinic:
         """Another store, for tests that change its settings."""
         self.objects = self._render()
         self.settings = config.parse(["doctor", f"--group={GROUP}", f"--namespace={PLACE}"], {})
-        kinds, errors = app.judged(self.settings.serving)
+        kinds, errors = apigroups.judged(self.settings.serving)
         assert kinds is not None, errors
         self.registered = list(manifests.apiservices(kinds, self.settings.serving))
-        self.resources = app.storage_names(self.settings.serving)
+        self.resources = apigroups.storage_names(self.settings.serving)
         self.process: Process | None = None
 
     def _render(self) -> list[Object]:

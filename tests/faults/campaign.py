@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from apiserver.storage.operations import administration
 from tests.faults import injection, topologies, truth
@@ -31,7 +31,7 @@ from tests.faults.records import Clients, Kind, Lister, Watcher, Writer, kinds, 
 from tests.faults.topologies import Topology
 from tests.fixtures.valkey import patient
 
-INSTALLED = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
+INSTALLED = apigroups.storage_names(config.parse(["dev"], {}).serving, alone=True)
 QUICK = ["--shutdown-delay-duration=200ms", "--shutdown-watch-termination-grace-period=1s"]
 STORE = "store"
 """The name of the chain of faults of which each waits until the store is healthy again."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from tests.faults.history import History
 from tests.faults.load import COLORS, FORMS, NAMESPACES, SELECTIONS, Clients, Resource, Watcher, watchers
@@ -24,7 +24,7 @@ from tests.faults.writing import APPLY, Writer, check_writes
 from tests.fixtures.valkey import Addressed, Server, install
 
 PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-KINDS = app.storage_names(config.parse(["dev"], {}).serving, alone=True)
+KINDS = apigroups.storage_names(config.parse(["dev"], {}).serving, alone=True)
 SEED = 1
 SECONDS = 120.0
 """How long something may take on a loaded machine."""

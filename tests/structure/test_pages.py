@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client import PlatformCollector, ProcessCollector
 
-from apiserver import app, collectors, delegation, metrics
+from apiserver import apigroups, app, collectors, delegation, metrics
 from apiserver.audit.record import Auditor
 from apiserver.config import config
 from apiserver.filters.authenticate import Trust
@@ -36,7 +36,7 @@ def rows(page: str, heading: str = "# ") -> list[list[str]]:
 def filters() -> list[Any]:
     """`app.filters` of a server that records and traces requests, outermost first."""
     settings = config.parse(["dev"], {})
-    served = app.kinds(settings.serving)
+    served = apigroups.kinds(settings.serving)
     return app.filters(
         settings,
         app.App(cast(Any, None), Drain(), cast(Stores, None)),
@@ -46,7 +46,7 @@ def filters() -> list[Any]:
         auditor=cast(Auditor, object()),
         tracer=cast(Tracer, object()),
         workers=RENDERING,
-        gates=app.gates(settings.serving, served),
+        gates=apigroups.gates(settings.serving, served),
     )
 
 

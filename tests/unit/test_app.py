@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app, delegation, metrics
+from apiserver import apigroups, app, delegation, metrics
 from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery import errors, selectors
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
@@ -89,7 +89,7 @@ class Rig:
         trust = Trust(client=chains.verifier(USERS.pem), proxy=None)
         self.app = app.build(
             settings,
-            app.kinds(settings.serving),
+            apigroups.kinds(settings.serving),
             stores=cast(Stores, self.stores),
             trust=lambda: trust,
             delegates=replace(delegation.alone(settings), **answers),
@@ -300,7 +300,7 @@ async def test_a_watch_that_was_just_opening_is_ended_too() -> None:
 def gates(*flags: str, release: Release = V1_36) -> Gates:
     emulated = f"--emulated-version={release}"
     serving = config.parse(["dev", emulated, *(f"--feature-gates={flag}" for flag in flags)], {}).serving
-    return app.gates(serving, app.kinds(serving))
+    return apigroups.gates(serving, apigroups.kinds(serving))
 
 
 GRANULAR = "DRAResourceClaimGranularStatusAuthorization"
@@ -377,9 +377,9 @@ def test_all_gates_of_a_stage_can_be_switched() -> None:
 def test_gates_of_kinds_that_are_not_served_are_known_too() -> None:
     only = f"--runtime-config={V1}=false,{V1}/deviceclasses=true".replace("/apis/", "")
     serving = config.parse(["dev", only, "--feature-gates=DRADeviceTaints=false,DRADeviceTaintRules=false"], {}).serving
-    served = app.kinds(serving)
+    served = apigroups.kinds(serving)
     assert [kind.plural for kind in served] == ["deviceclasses"]
-    assert {gate.name: on for gate, on in app.gates(serving, served).all()}["DRADeviceTaints"] is False
+    assert {gate.name: on for gate, on in apigroups.gates(serving, served).all()}["DRADeviceTaints"] is False
 
 
 async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixture) -> None:
@@ -408,7 +408,7 @@ async def test_watch_lists_are_counted_in_the_buckets_of_the_release(release: Re
 
 
 def test_the_kinds_are_in_the_operators_group() -> None:
-    found = app.kinds(config.parse(["dev", "--group", "x.example.com"], {}).serving)
+    found = apigroups.kinds(config.parse(["dev", "--group", "x.example.com"], {}).serving)
     assert {kind.group for kind in found} == {"x.example.com"}
     assert "x.example.com/resourceslices" in {kind.storage_name for kind in found.stored}
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from apiserver import app, delegation, metrics, server
+from apiserver import apigroups, delegation, metrics, server
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.apimachinery.request import MASTERS
 from apiserver.cluster.front import Front
@@ -68,7 +68,7 @@ async def serving(
     settings = config.parse(["dev", PACKAGE, "--secure-port=0", f"--data-dir={folder}"], {})
     quick = replace(settings.shutdown, delay_seconds=0.0, watch_seconds=0.2)
     settings = replace(settings, shutdown=quick)
-    names = app.storage_names(settings.serving, alone=settings.alone)
+    names = apigroups.storage_names(settings.serving, alone=settings.alone)
     await install(store, *(name for name in names if initialised or not name.endswith("/lanterns")))
     now = dt.datetime.now(dt.UTC)
     kit = pki.kit(folder / "certs", hosts=["127.0.0.1"], user="admin", groups=[MASTERS], now=now)
@@ -87,10 +87,10 @@ async def serving(
     running = asyncio.create_task(
         server.serve(
             settings,
-            app.kinds(settings.serving, alone=settings.alone),
+            apigroups.kinds(settings.serving, alone=settings.alone),
             patient(store.url),
             dynamiccertificates.Certificates(kit.files),
-            definitions=app.definitions(settings),
+            definitions=apigroups.definitions(settings),
             delegates=replace(delegation.alone(settings), front=front, ready=known),
             stop=stop,
             ready=ready,

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from tests.fixtures.composed import ADMIN, MERGE_PATCH, Composed, composed
 from tests.fixtures.connection import Connection
@@ -305,7 +305,7 @@ async def test_groups_do_not_answer_for_each_other(served: Composed, mine: str) 
 
 def test_kinds_of_a_package_are_served_beside_the_built_in_ones() -> None:
     alone, both = (
-        app.kinds(config.parse(words, {}).serving) for words in (["dev"], ["dev", "--kinds", fleet.__name__])
+        apigroups.kinds(config.parse(words, {}).serving) for words in (["dev"], ["dev", "--kinds", fleet.__name__])
     )
     added = {(r.group, r.version, r.plural) for r in both} - {(r.group, r.version, r.plural) for r in alone}
     assert added == {

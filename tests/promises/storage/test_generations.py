@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from apiserver import app, delegation
+from apiserver import apigroups, app, delegation
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.config import config
 from apiserver.filters.authenticate import Trust
@@ -38,8 +38,8 @@ class Process:
 
     async def open(self, release: Release) -> Generation:
         settings = replace(self.settings, serving=replace(self.settings.serving, emulated=release))
-        served = app.kinds(settings.serving)
-        stores = await app.open_stores(patient(self._url), served, settings.serving)
+        served = apigroups.kinds(settings.serving)
+        stores = await apigroups.open_stores(patient(self._url), served, settings.serving)
         delegates = delegation.alone(settings)
         return Generation(
             served,
@@ -72,7 +72,7 @@ class Process:
 @pytest_asyncio.fixture
 async def process(own_server: Server) -> AsyncIterator[Process]:
     made = Process(own_server)
-    await install(own_server, *app.storage_names(made.settings.serving))
+    await install(own_server, *apigroups.storage_names(made.settings.serving))
     await made.start(V1_36)
     yield made
     await made.generations.close()
@@ -135,14 +135,14 @@ async def test_no_request_fails_while_the_release_changes(process: Process) -> N
 async def test_a_release_whose_stores_are_missing_does_not_replace_the_present_one(own_server: Server) -> None:
     process = Process(own_server)
     old = replace(process.settings.serving, emulated=V1_36)
-    await install(own_server, *app.storage_names(old))
+    await install(own_server, *apigroups.storage_names(old))
     await process.start(V1_36)
     try:
         becoming = asyncio.ensure_future(process.become(V1_37))
         await process.create("a", place="hall")
         assert not becoming.done()
         assert (await process.ask("GET", LANTERNS)).status == 404
-        await install(own_server, *app.storage_names(process.settings.serving))
+        await install(own_server, *apigroups.storage_names(process.settings.serving))
         await becoming
         assert (await process.ask("GET", LANTERNS)).json["items"] == []
     finally:

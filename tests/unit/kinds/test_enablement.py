@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from apiserver.config.config import ConfigError
 from apiserver.kinds import enablement
@@ -20,7 +20,7 @@ def kinds(
 ) -> Kinds:
     words = ["dev", "--group", group, "--emulated-version", release]
     words += ["--runtime-config", runtime_config] if runtime_config else []
-    return app.kinds(config.parse(words, environ or {}).serving)
+    return apigroups.kinds(config.parse(words, environ or {}).serving)
 
 
 def served(runtime_config: str, group: str = HOME, release: str = "1.37") -> dict[str, int]:
@@ -85,7 +85,7 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
     words = ["--runtime-config", "api/beta=false", "--runtime-config", f"{HOME}/v1beta2=true"]
     parsed = config.parse(["dev", "--group", HOME, *words], {})
     assert parsed.serving.runtime_config == {"api/beta": "false", f"{HOME}/v1beta2": "true"}
-    assert list(app.kinds(parsed.serving).groups[HOME]) == ["v1", "v1beta2"]
+    assert list(apigroups.kinds(parsed.serving).groups[HOME]) == ["v1", "v1beta2"]
     twin = kinds("", environ={"SLUICE_RUNTIME_CONFIG": "api/beta=false"})
     assert list(twin.groups[HOME]) == ["v1"]
 

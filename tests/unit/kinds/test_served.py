@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from apiserver.config.config import ConfigError
 from apiserver.kinds import packages
@@ -96,7 +96,7 @@ def test_kinds_of_a_group_share_no_name(other: Mapping[str, str], mistake: str) 
 
 
 def test_built_in_kinds_have_no_errors() -> None:
-    served = app.kinds(config.parse(["dev"], {}).serving)
+    served = apigroups.kinds(config.parse(["dev"], {}).serving)
     assert not [text for kind in served.stored for text in packages.errors(kind)]
 
 
@@ -218,7 +218,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def mistakes_of(*flags: str) -> list[str]:
     with pytest.raises(ConfigError) as refused:
-        app.kinds(config.parse(["dev", *flags], {}).serving)
+        apigroups.kinds(config.parse(["dev", *flags], {}).serving)
     return refused.value.errors
 
 
@@ -283,7 +283,7 @@ def test_gates_of_a_package_are_switched_like_built_in_ones(package: Path) -> No
         (("--feature-gates=AllAlpha=1",), True),
     ):
         serving = config.parse(["dev", "--kinds", "lamps_of_a_test", *flags], {}).serving
-        assert app.gates(serving, app.kinds(serving)).enabled(DIMMED) is on
+        assert apigroups.gates(serving, apigroups.kinds(serving)).enabled(DIMMED) is on
 
 
 def test_missing_module_is_reported_with_the_other_errors() -> None:

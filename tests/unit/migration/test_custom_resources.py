@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest_asyncio
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
 from apiserver.config import config
@@ -130,11 +130,11 @@ class Place:
         for group, plural, status in zip(self.groups, ("widgets", "gadgets"), (True, False), strict=True):
             (folder / f"{plural}.yaml").write_text(json.dumps(definition(group, plural, status=status)))
         settings = config.parse(["dev", f"--crds={folder}"], {})
-        serving, definitions = settings.serving, app.definitions(settings)
+        serving, definitions = settings.serving, apigroups.definitions(settings)
         assert definitions.load() == []
-        self.kinds = app.kinds(serving, custom=definitions.kinds)
+        self.kinds = apigroups.kinds(serving, custom=definitions.kinds)
         self.moved = [kind for kind in self.kinds.stored if kind.custom is not None]
-        self.reader = Reader(self.kinds, app.gates(serving, self.kinds))
+        self.reader = Reader(self.kinds, apigroups.gates(serving, self.kinds))
         self.plane = Plane(
             {self.groups[0]: ("widgets",), self.groups[1]: ("gadgets",)},
             {

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.apimachinery.releases import V1_36, V1_37, Release
 from apiserver.cluster.errors import Refused
 from apiserver.config import config
@@ -96,8 +96,8 @@ class Place:
         self.group = f"export{next(_NUMBERS)}.example.com"
         emulated = f"--emulated-version={release.major}.{release.minor}"
         serving = config.parse(["dev", "--group", self.group, emulated], {}).serving
-        self.kinds = app.kinds(serving)
-        self.reader = Reader(self.kinds, app.gates(serving, self.kinds))
+        self.kinds = apigroups.kinds(serving)
+        self.reader = Reader(self.kinds, apigroups.gates(serving, self.kinds))
         self.names = [found.storage_name for found in self.kinds.stored]
         self.loading: Loading
 

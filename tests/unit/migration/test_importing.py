@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.config import config
 from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
@@ -76,8 +76,8 @@ class Place:
         self.server, self.folder = server, folder
         self.group = f"import{next(_NUMBERS)}.example.com"
         serving = config.parse(["dev", "--group", self.group], {}).serving
-        self.kinds = app.kinds(serving)
-        self.reader = Reader(self.kinds, app.gates(serving, self.kinds))
+        self.kinds = apigroups.kinds(serving)
+        self.reader = Reader(self.kinds, apigroups.gates(serving, self.kinds))
         self.names = [found.storage_name for found in self.kinds.stored]
         self.loading: Loading
 

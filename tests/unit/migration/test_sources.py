@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app
+from apiserver import apigroups
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
 from apiserver.config import config
@@ -51,7 +51,7 @@ class Plane:
 
 @pytest.fixture(scope="module")
 def kinds() -> Kinds:
-    return app.kinds(config.parse(["dev", "--group", GROUP], {}).serving)
+    return apigroups.kinds(config.parse(["dev", "--group", GROUP], {}).serving)
 
 
 async def source(plane: Plane, kinds: Kinds) -> sources.Server:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from apiserver import app, resources
+from apiserver import apigroups, resources
 from apiserver.apimachinery.releases import NEWEST, SUPPORTED, V1_36, V1_37, Release
 from apiserver.apimachinery.request import Query
 from apiserver.config import config
@@ -29,7 +29,7 @@ def _gates(monkeypatch: pytest.MonkeyPatch) -> None:
         Spec(V1_37, default=True, stage=Stage.GA, locked=True),
     )
     since = versioned(SINCE, Spec(V1_37, default=False, stage=Stage.ALPHA))
-    monkeypatch.setattr(app, "GATES", (*resources.GATES, before, since))
+    monkeypatch.setattr(apigroups, "GATES", (*resources.GATES, before, since))
 
 
 def given(*flags: str) -> Config:
@@ -37,11 +37,11 @@ def given(*flags: str) -> Config:
 
 
 def errors(*flags: str) -> list[str]:
-    return app.judged_everywhere(given(*flags).serving)[1]
+    return apigroups.judged_everywhere(given(*flags).serving)[1]
 
 
 def test_kinds_are_those_of_the_newest_release() -> None:
-    served, told = app.judged_everywhere(given().serving)
+    served, told = apigroups.judged_everywhere(given().serving)
     assert served is not None
     assert (served.release, told) == (NEWEST, [])
 
@@ -74,12 +74,12 @@ def test_gates_that_a_release_cannot_have_are_ignored_with_a_warning(
     release: Release, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = given(f"--feature-gates={UNTIL}=false,{SINCE}=true,DRADeviceTaints=true")
-    fit = app.as_release(asked, release)
+    fit = apigroups.as_release(asked, release)
     left = {V1_36: {UNTIL: False, "DRADeviceTaints": True}, V1_37: {SINCE: True, "DRADeviceTaints": True}}
     assert (fit.serving.emulated, fit.serving.feature_gates) == (release, left[release])
     (record,) = caplog.records
     assert record.__dict__["featureGate"] == (UNTIL if release == V1_37 else SINCE)
-    app.kinds(fit.serving)
+    apigroups.kinds(fit.serving)
     assert dataclasses.replace(fit, serving=asked.serving) == asked
 
 
@@ -87,9 +87,9 @@ def test_expressions_of_a_release_are_prepared_outside_of_the_event_loop() -> No
     """`released` runs in a thread, and composing does not."""
     for release in SUPPORTED:
         environments.base.cache_clear()
-        settings, served = app.released(given(), release)
+        settings, served = apigroups.released(given(), release)
         made = environments.base.cache_info().misses
-        resources.DeviceSelectors(app.gates(settings.serving, served))
+        resources.DeviceSelectors(apigroups.gates(settings.serving, served))
         assert environments.base.cache_info().misses == made
 
 
@@ -98,7 +98,7 @@ def test_composed_discovery_makes_no_form_before_it_is_asked(monkeypatch: pytest
         raise AssertionError
 
     monkeypatch.setattr(form, "document", refuse)
-    _, served = app.released(given(), NEWEST)
+    _, served = apigroups.released(given(), NEWEST)
     found = Discovery(served, version={})
     with pytest.raises(AssertionError):
         found.answer(Question(method="GET", path="/apis", query=Query("")))
