@@ -36,6 +36,8 @@ LINGER_SECONDS = 2.0
 """How long a refused body is read and discarded, so that the client sees the refusal and not a reset."""
 SILENT_SECONDS = 1.0
 """A connection counts as unused after this long."""
+TURNS_TO_READ = 2
+"""Turns of the event loop in which it reads what has come: it may run a task again before it looks at sockets."""
 
 NAMED = 128
 """Characters of a target in the name of the task that serves it."""
@@ -462,9 +464,11 @@ class Connections(web.Server):
 
         A client may send its next request at the very moment at which its idle connection is closed. It must not repeat that request if
         it is a write. Clients that send often have had a response with `Connection: close` by then; the others are unlikely to send
-        just now.
+        just now. If this process stood still, its timers are late, and run before what has come meanwhile is read.
         """
         while True:
+            for _ in range(TURNS_TO_READ):
+                await asyncio.sleep(0)
             wait = self._used_last() + SILENT_SECONDS - self._loop.time()
             if wait <= 0:
                 return

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from typing import cast
 
@@ -26,6 +27,7 @@ from tests.fixtures.valkey import eventually
 from tests.unit.filters.chain import ok, outer
 
 NOW = dt.datetime.now(dt.UTC)
+REQUEST = b"GET /x HTTP/1.1\r\nHost: s\r\n\r\n"
 AT_ONCE = config.Shutdown(delay_seconds=0, watch_seconds=0)
 
 
@@ -165,9 +167,32 @@ async def test_connections_fall_silent_a_while_after_their_last_response(monkeyp
     await silence
     assert loop.time() - last > 0.04
     again = asyncio.ensure_future(connection.manager.silence())
-    await asyncio.sleep(0)
-    assert again.done(), "nobody has asked since"
+    last = loop.time()
+    await again
+    assert loop.time() - last < 0.04, "nobody has asked since"
     await connection.close()
+
+
+async def test_request_that_came_while_the_process_stood_still_breaks_the_silence(
+    kit: pki.Kit, sock: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its connection would be closed under it."""
+    monkeypatch.setattr("apiserver.serving.connections.SILENT_SECONDS", 0.1)
+    rig = Rig(kit, sock)
+    rig.listener.open()
+    client = await asyncio.to_thread(rig.client.wrap_socket, rig.connect(), server_hostname="localhost")
+    with client:
+        client.sendall(REQUEST)
+        assert (await asyncio.to_thread(client.recv, 4096)).startswith(b"HTTP/1.1 200")
+        silence = asyncio.ensure_future(rig.connections.silence())
+        assert not (await asyncio.wait((silence,), timeout=0.01))[0]
+        client.sendall(REQUEST)
+        time.sleep(0.2)  # noqa: ASYNC251 - the loop stands still
+        began = asyncio.get_running_loop().time()
+        await silence
+        assert asyncio.get_running_loop().time() - began > 0.09
+        assert (await asyncio.to_thread(client.recv, 4096)).startswith(b"HTTP/1.1 200")
+    rig.listener.close()
 
 
 async def test_a_new_connection_and_one_that_is_sending_are_not_silent() -> None:
