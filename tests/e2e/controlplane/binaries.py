@@ -273,17 +273,21 @@ def _build(module: Module, missing: Mapping[str, pathlib.Path], folder: pathlib.
 
 
 def _follow(process: subprocess.Popen[bytes], log: pathlib.Path, *, total: int, started: float) -> int:
-    """Waits for the build, and tells how far it is: `go build -v` writes one line for each package that it compiles."""
+    """Waits for the build, and tells how far it is."""
     try:
         while True:
             try:
                 return process.wait(PROGRESS_SECONDS)
             except subprocess.TimeoutExpired:
-                done = len(log.read_bytes().splitlines())
-                _say(f"{done} of at most {total} packages after {time.monotonic() - started:.0f} s")
+                _say(f"{compiled(log)} of at most {total} packages after {time.monotonic() - started:.0f} s")
     finally:
         process.kill()
         process.wait()
+
+
+def compiled(log: pathlib.Path) -> int:
+    """Count the packages in a log of `go build -v`: one line for each, beside lines as `go: downloading …`."""
+    return sum(not line.startswith(b"go: ") for line in log.read_bytes().splitlines())
 
 
 def _package_count(module: Module, packages: Sequence[str]) -> int:

@@ -67,6 +67,14 @@ def test_a_failed_build_says_why_and_leaves_nothing_that_looks_finished(go: path
     assert list(pathlib.Path(os.environ["XDG_CACHE_HOME"]).rglob("kubectl")) == []
 
 
+def test_progress_counts_compiled_packages_and_no_downloads(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(
+        "go: downloading k8s.io/api v0.37.2\ngo: downloading go.etcd.io/etcd/server/v3 v3.7.0\nk8s.io/api/core/v1\n"
+    )
+    assert binaries.compiled(log) == 1
+
+
 def test_another_version_is_another_place(go: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = binaries.kubectl()
     monkeypatch.setattr(binaries, "version", lambda: "v1.99.0")
