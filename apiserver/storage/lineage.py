@@ -144,16 +144,24 @@ class Session:
             shown.remove(self.address)
 
 
+NOT_REACHED = "the store has not been reached yet"
+
+
 @dataclass(slots=True)
 class Link:
     """The present session, or the reason why none exists. `refusal` says why nothing may be written although a session exists."""
 
     fault: Callable[[], Unavailable | None]
     session: Session | None = None
-    reason: str = "the store has not been reached yet"
+    reason: str = NOT_REACHED
     refusal: str = ""
     primary: str = ""
     """The server of the last session."""
+
+    @property
+    def beginning(self) -> bool:
+        """Whether the first session of this process is being opened: no attempt has failed."""
+        return self.session is None and self.reason == NOT_REACHED
 
     def trouble(self) -> str | None:
         """Return why nothing can be written now, with the primary that this is about; or None."""

@@ -105,8 +105,10 @@ class Store:
 
     @property
     def filling(self) -> bool:
-        """Whether memory is being filled now."""
-        return not self._replica.filled and self._link.session is not None and self._replica.fault is None
+        """Whether memory is being filled now, or will be as soon as this process has its first session."""
+        if self._replica.filled or self._replica.fault is not None:
+            return False
+        return self._link.session is not None or self._link.beginning
 
     async def wait_until_filled(self, *, seconds: float) -> None:
         """Wait at most `seconds` until memory is filled. Waiting calls go on one after the other."""

@@ -68,10 +68,24 @@ async def test_waiter_for_memory_goes_on_when_it_is_filled(shared_server: Server
     store.view()
 
 
+async def test_memory_of_a_start_is_being_filled_from_the_first_moment_on(
+    shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    stores = await opening(shared_server, resource, wait=False)
+    seen = [(stores[resource].filling, stores[resource].why_not_ready())]
+    while stores[resource].why_not_ready() is not None:
+        seen.append((stores[resource].filling, stores[resource].why_not_ready()))
+        await asyncio.sleep(0)
+    assert "the store has not been reached yet" in {why for _, why in seen}
+    assert all(filling for filling, _ in seen)
+    assert not stores.filling()
+
+
 async def test_waiter_for_unfilled_memory_goes_on_after_a_while(opening: Open, tmp_path: object) -> None:
     stores = await opening(f"unix://{tmp_path}/nobody", "g/things", wait=False)
     await stores["g/things"].wait_until_filled(seconds=0.01)
-    assert not stores["g/things"].filling, "nobody fills it"
+    await eventually(lambda: not stores["g/things"].filling)
 
 
 async def test_a_create_gives_the_entry_that_memory_holds(store: Store) -> None:
