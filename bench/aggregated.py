@@ -15,7 +15,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import accounting, client, servers
+from bench import client, servers
 from bench.results import OURS, THEIRS, THROUGH, Figures, Results
 from bench.steps import Step
 from bench.workloads import Bench, share_of
@@ -30,20 +30,12 @@ AUTHORIZERS = "RBAC"
 def cluster(folder: Path) -> Iterator[Mapping[str, Bench]]:
     """The same cluster, asked in three ways."""
     with Bed(folder, durable=True, authorizers=AUTHORIZERS) as bed:
-        processes = _processes(bed)
+        processes = servers.bed_processes(bed)
         yield {
             THEIRS: Bench(client.Target.of(bed.admin, DRA_GROUP), processes),
             THROUGH: Bench(client.Target.of(bed.admin, OWN_GROUP), processes),
             OURS: Bench(client.Target.of(bed.straight(bed.admin), OWN_GROUP), processes),
         }
-
-
-def _processes(bed: Bed) -> accounting.Processes:
-    [replica] = bed.replicas
-    assert replica.process is not None
-    assert bed.store.process is not None
-    sluice = accounting.children(replica.process.popen.pid)
-    return {**servers.plane_processes(bed.plane), "sluice": sluice, "valkey": [bed.store.process.pid]}
 
 
 def run(steps: Sequence[Step], found: Results, *, slices: int, rounds: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import accounting, client
 from bench.workloads import Bench
-from tests.e2e.controlplane.bed import DRA_GROUP
+from tests.e2e.controlplane.bed import DRA_GROUP, Bed
 from tests.e2e.controlplane.plane import ControlPlane
 
 STOP_SECONDS = 60.0
@@ -117,3 +117,12 @@ def upstream(folder: Path) -> Iterator[Bench]:
 
 def plane_processes(plane: ControlPlane) -> accounting.Processes:
     return {name: [process.popen.pid] for name, process in plane.processes.items()}
+
+
+def bed_processes(bed: Bed) -> accounting.Processes:
+    """Return the processes of a control plane with Sluice behind it."""
+    [replica] = bed.replicas
+    assert replica.process is not None
+    assert bed.store.process is not None
+    sluice = accounting.children(replica.process.popen.pid)
+    return {**plane_processes(bed.plane), "sluice": sluice, "valkey": [bed.store.process.pid]}

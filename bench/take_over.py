@@ -3,6 +3,7 @@
 So many claims, each with a pod that wants it, are created at once on nodes that have just as many devices: the scheduler allocates,
 reserves and binds. Then the pods are deleted, and the controller releases the claims. Both clusters are measured in one run, one after
 the other. Neither has kubelets. Both components may ask as often as they like: else their own bounds (50 and 20 a second) were measured.
+A second line says how much CPU each process takes for a claim, from its creation to its binding.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import accounting, servers
 from tests.e2e import workloads
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
 from tests.e2e.controlplane.connection import Connection, Stream
@@ -35,11 +37,12 @@ Object = dict[str, Any]
 
 @dataclass
 class Cluster:
-    """A running cluster: how to ask its kube-apiserver, and the server that answers for claims."""
+    """A running cluster: how to ask its kube-apiserver, and the server that answers for claims. And its processes."""
 
     name: str
     connect: Callable[[], Connection]
     server: Callable[[], Connection]
+    processes: accounting.Processes
 
 
 @dataclass
@@ -76,14 +79,14 @@ class Seen:
 def built_in(folder: Path) -> Iterator[Cluster]:
     with ControlPlane(folder, controllers=True, scheduler=True, durable=True, client_flags=HURRY) as plane:
         plane.start_clients()
-        yield Cluster("kube-apiserver + etcd", plane.connect, plane.connect)
+        yield Cluster("kube-apiserver + etcd", plane.connect, plane.connect, servers.plane_processes(plane))
 
 
 @contextlib.contextmanager
 def sluice(folder: Path) -> Iterator[Cluster]:
     with Bed(folder, group=DRA_GROUP, controllers=True, scheduler=True, durable=True, client_flags=HURRY) as bed:
         straight = bed.straight(bed.admin)
-        yield Cluster("Sluice", bed.connect, lambda: bed.connect(straight))
+        yield Cluster("Sluice", bed.connect, lambda: bed.connect(straight), servers.bed_processes(bed))
 
 
 def measured(cluster: Cluster, *, nodes: int, devices: int) -> str:
@@ -99,10 +102,10 @@ def measured(cluster: Cluster, *, nodes: int, devices: int) -> str:
             follower = threading.Thread(target=seen.follow, args=[watching, at])
             follower.start()
             try:
-                began = time.perf_counter()
+                began, before = time.perf_counter(), _cpu(cluster)
                 _everywhere(cluster, claims, _wanted)
                 until(lambda: len(seen.allocated) == claims, "every claim is allocated", seconds=SECONDS)
-                allocated = time.perf_counter() - began
+                allocated, after = time.perf_counter() - began, _cpu(cluster)
                 began = time.perf_counter()
                 _everywhere(cluster, claims, _unwanted)
                 until(lambda: len(seen.released) == claims, "every claim is released", seconds=SECONDS)
@@ -112,10 +115,17 @@ def measured(cluster: Cluster, *, nodes: int, devices: int) -> str:
                 follower.join()
     took = sorted(at - seen.created[name] for name, at in seen.allocated.items())
     p50, p99 = (took[min(len(took) - 1, int(len(took) * part))] for part in (0.5, 0.99))
+    costs = {name: 1000 * (after[name] - before[name]) / claims for name in after}
+    shares = ", ".join(f"{name} {cost:.1f}" for name, cost in sorted(costs.items(), key=lambda one: -one[1]))
     return (
         f"{cluster.name}: {claims} claims allocated in {allocated:.1f} s ({claims / allocated:.0f}/s), "
-        f"from created to allocated p50 {p50:.2f} s, p99 {p99:.2f} s; released in {released:.1f} s; {_conflicts(cluster)} conflicts"
+        f"from created to allocated p50 {p50:.2f} s, p99 {p99:.2f} s; released in {released:.1f} s; {_conflicts(cluster)} conflicts\n"
+        f"  CPU ms for a claim that is allocated: {sum(costs.values()):.1f} ({shares})"
     )
+
+
+def _cpu(cluster: Cluster) -> dict[str, float]:
+    return {name: accounting.cpu_seconds(pids) for name, pids in cluster.processes.items()}
 
 
 def _everywhere(cluster: Cluster, count: int, work: Callable[[Connection, int], None]) -> None:
