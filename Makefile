@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("Sluice needs Python 3.11 or newer, and this is %s. Name another one: make PYTHON=python3.12" % sys.version.split()[0])
 # What is installed: enough to run, or everything. The second includes the first. Another Python makes the environment anew.
 ENVIRONMENT = @"$(PYTHON)" -c '$(CHECK)' && "$(PYTHON)" scripts/venv.py "$(VENV)"
-# Three processes run the tests on two cores: half of them wait for other programs most of the time (tests/workers.py says who runs what).
-PROCESSES ?= 3
+# Four processes run the tests on two cores: half of them wait for other programs most of the time (tests/workers.py says who runs what).
+PROCESSES ?= 4
 WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
 # Versions of Kubernetes that KUBERNETES= chooses, besides the default.
@@ -38,7 +38,6 @@ test: venv ## everything that must hold: lint, types, import contracts, tests
 	$(CHECKS)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-test-unit: PROCESSES = 4
 test-unit: venv ## what needs only Python: tests/unit, and tests/structure without the files that run Kubernetes programs
 	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/structure $(RUN_BINARIES:%=--ignore=tests/structure/%.py) $(ARGS)
 

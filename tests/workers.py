@@ -2,7 +2,7 @@
 Tests that wait for time to pass in a cluster come last in their group, behind tests that need another cluster or no cluster. Promises that
 kube-apiserver keeps and that are unchanged are not run against it again (tests/promises/oracle.py).
 
-`pytest -n 3 -p tests.workers`. Names of tests alone determine groups, because the controller that distributes them has collected no test.
+`pytest -n 4 -p tests.workers`. Names of tests alone determine groups, because the controller that distributes them has collected no test.
 """
 
 from __future__ import annotations
