@@ -35,6 +35,8 @@ INSTALLED = apigroups.storage_names(config.parse(["dev"], {}).serving, alone=Tru
 QUICK = ["--shutdown-delay-duration=200ms", "--shutdown-watch-termination-grace-period=1s"]
 STORE = "store"
 """The name of the chain of faults of which each waits until the store is healthy again."""
+UNWANTED = 4.0
+"""Seconds that a failover takes which only a busy machine brings about, besides those without an answer."""
 LEAVE = 5.0
 """Seconds within which servers leave a primary after the sentinels have named another, on a busy machine; 0.5 on an idle one."""
 
@@ -194,7 +196,7 @@ class Campaign:
             if moved:
                 self._moves.append((now, moved))
                 if not any(window.begin <= now and before <= window.end for window in self._of_store):
-                    self._unwanted(before - topology.down_ms / 1000 - 1, now, moved)
+                    self._unwanted(before - topology.down_ms / 1000 - UNWANTED, now, moved)
 
     def _unwanted(self, begin: float, end: float, moved: frozenset[str]) -> None:
         self._bed.windows.append(Window(injection.unwanted(self._bed.topology), begin, end, moved))
