@@ -98,14 +98,12 @@ async def test_store_that_was_silent_twice_is_followed_again(own_server: Server,
     """First a session ends, then an attempt to connect takes too long."""
     await install(own_server, resource)
     stores = await opening(own_server, resource, reply_seconds=0.2, connect_seconds=0.2)
-    await create(stores[resource], "a")
     own_server.signal(signal.SIGSTOP)
     try:
         await eventually(lambda: "no connection to the store within 0.2 s" in (stores.store_state() or ""))
     finally:
         own_server.signal(signal.SIGCONT)
     await eventually(lambda: stores.store_state() is None)
-    await create(stores[resource], "b")
 
 
 async def test_sessions_that_do_not_last_are_opened_at_ever_longer_intervals(
