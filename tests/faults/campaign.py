@@ -27,7 +27,7 @@ from tests.faults.judge import Judge
 from tests.faults.load import SELECTIONS
 from tests.faults.network import Network
 from tests.faults.pair import Authorities, Replica
-from tests.faults.records import Clients, Kind, Lister, Watcher, Writer, kinds, watchers
+from tests.faults.records import Clients, Kind, Lister, Operation, Watcher, Writer, kinds, watchers
 from tests.faults.topologies import Topology
 from tests.fixtures.valkey import patient
 
@@ -118,6 +118,8 @@ class Campaign:
         self._numbers = itertools.count()
         self._looking = asyncio.Lock()
         self._known: Mapping[str, object] = {}
+        self._doubtful: Sequence[Operation] = ()
+        """Writes of the last round that were in doubt."""
 
     # A round
 
@@ -310,7 +312,8 @@ class Campaign:
             windows=bed.windows,
             truths=truths,
         )
-        await asyncio.to_thread(judge.round, clients.records, watching, bed.down, bed.started)
+        await asyncio.to_thread(judge.round, clients.records, watching, bed.down, bed.started, before=self._doubtful)
+        self._doubtful = [operation for operation in clients.records.operations if operation.doubtful]
         self.report.counts += judge.counts
         self.report.findings += judge.findings
         self.report.findings += [

@@ -117,14 +117,16 @@ class Judge:
         watchers: Sequence[Watcher],
         down: Mapping[str, Sequence[tuple[float, float]]],
         started: Mapping[str, Sequence[float]] = _NOBODY,
+        before: Sequence[Operation] = (),
     ) -> None:
-        """Judge all answers. `down`: when servers were stopped or killed; `started`: when they were started again."""
+        """Judge all answers. `down`: when servers were stopped or killed; `started`: when they were started again. `before`: writes of the
+        round before that were in doubt, because a server may have gone on with them."""
         self.findings += records.wrong
         by_kind: dict[str, list[Operation]] = defaultdict(list)
         for operation in records.operations:
             by_kind[operation.kind.plural].append(operation)
         for plural, operations in by_kind.items():
-            self._writes(self._truths[plural], operations)
+            self._writes(self._truths[plural], operations, [write for write in before if write.kind.plural == plural])
             self._order(self._truths[plural], operations)
             self._answers(self._truths[plural], operations)
         self._rising(records, started)
@@ -154,7 +156,7 @@ class Judge:
 
     # Writes
 
-    def _writes(self, truth: Truth, operations: Sequence[Operation]) -> None:
+    def _writes(self, truth: Truth, operations: Sequence[Operation], before: Sequence[Operation]) -> None:
         marks = truth.history.marks()
         deletions: dict[Key, set[int]] = defaultdict(set)
         for change in truth.changes.values():
@@ -176,7 +178,7 @@ class Judge:
                     self._find(f"refused, and done: {operation}")
             else:
                 self.counts["writes in doubt"] += 1
-        self._deletions(truth, operations, deletions)
+        self._deletions(truth, [*before, *operations], deletions)
 
     def _acknowledged(self, truth: Truth, operation: Operation) -> None:
         change = truth.changes.get(operation.version)
@@ -207,7 +209,7 @@ class Judge:
             if operation.verb == "delete" and operation.version not in truth.changes:
                 asked[operation.key].append(operation)
         for key, versions in left.items():
-            doubtful = sum(not operation.acknowledged and not operation.refused for operation in asked[key])
+            doubtful = sum(operation.doubtful for operation in asked[key])
             if len(versions) > doubtful:
                 others = "; ".join(f"{each}{self._during(each.answer.sent, each.answer.done)}" for each in asked[key])
                 self._find(f"{key} was deleted at {sorted(versions)}, for {doubtful} in doubt; not done: {others}")

@@ -99,6 +99,11 @@ class Operation:
         """The answer says that nothing was done."""
         return self.verb != "get" and (self.answer.status == 0 or self.answer.status in REFUSED)
 
+    @property
+    def doubtful(self) -> bool:
+        """Nobody knows whether the write was done, or will be."""
+        return self.verb != "get" and not self.acknowledged and not self.refused
+
     def __str__(self) -> str:
         answer = self.answer
         text = f"{self.verb} {self.kind.plural} {self.key} {self.mark or '-'} expecting {self.expected or '-'}"

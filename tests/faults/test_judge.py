@@ -91,6 +91,22 @@ def test_failover_of_another_resource_excuses_nothing() -> None:
     assert len(judged(records, moved=SLICES, durability="primary")) == 1
 
 
+@pytest.mark.parametrize(
+    ("now", "before", "found"),
+    [([], [], 1), ([503, 404], [], 1), ([], [503], 1), ([504], [], 0), ([], [504], 0), ([-1], [503], 0)],
+)
+def test_deletion_was_asked_for_by_a_request_in_doubt(now: list[int], before: list[int], found: int) -> None:
+    """Perhaps by one of the round before: its server may have gone on with it."""
+    history = History(START, [held(90, "w0-1")])
+    history.add("DELETED", held(SURVIVED, "w0-1"))
+    changes = {SURVIVED: Change(SURVIVED, KEY, deletes=True, previous=90)}
+    truths = {CLAIMS.plural: Truth(START, history, {START, SURVIVED}, changes)}
+    judge = Judge("replica", lasting=False, down_ms=5000, windows=[], truths=truths)
+    records = Records([write("create", 9.0, 9.1, status=503), *(write("delete", 11.0, 11.1, status=s) for s in now)])
+    judge.round(records, [], {}, before=[write("delete", 1.0, 2.0, status=status) for status in before])
+    assert [f"{KEY} was deleted at [{SURVIVED}]" in finding for finding in judge.findings] == [True] * found
+
+
 def listing(version: int, item: int, sent: float) -> Listing:
     form = FORMS[0]
     seen = Seen(KEY, item, form.look(held(item, {LOST: "w1-1", 90: "w0-1"}[item])))
