@@ -1,7 +1,8 @@
-"""The API groups of a server: which kinds, versions and feature gates it has as one Kubernetes release, and the stores of these kinds.
+"""The API groups of a server: its kinds, versions and feature gates as one Kubernetes release, and the stores of these kinds.
 
-flags ── Serving ──► the built-in kinds, those of packages, those of definitions ──► Kinds ──► Stores
-                     judged together, for one release or for all that the server may become
+    flags ─► Serving ─► built-in kinds, those of packages, those of definitions ─► Kinds ─► Stores
+
+Flags and kinds are judged together, for one release or for all that the server may become.
 """
 
 from __future__ import annotations
