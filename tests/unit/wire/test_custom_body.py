@@ -50,6 +50,8 @@ DEFINITION = making.definition(
 TESTS = kinds.resources(DEFINITION)[0]
 KINDS = Kinds([TESTS])
 HEAD = '"apiVersion":"g/v1","kind":"Test","metadata":{"name":"x"}'
+NO_TYPE = "couldn't get version/kind; json parse error: json: cannot unmarshal "
+DEEP = "[" * 5000 + "]" * 5000
 FAILS = 'Test in version "v1" cannot be handled as a Test: '
 
 
@@ -93,7 +95,7 @@ def test_yaml_is_decoded_as_json_is() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array"),
+        ("[]", f"{NO_TYPE}array"),
         (
             '{"metadata":{"name":"x"}}',
             (
@@ -113,6 +115,12 @@ def test_yaml_is_decoded_as_json_is() -> None:
             f'{{{HEAD},"spec":{{"f":1e309}}}}',
             f"{FAILS}json: cannot unmarshal number 1e309 into Go value of type float64",
         ),
+        ('{"apiVersion":"g/v1","kind":1e309}', f"{NO_TYPE}number into Go struct field .kind of type string"),
+        ('{"apiVersion":[1e309],"kind":"\\ud800"}', f"{NO_TYPE}array into Go struct field .apiVersion of type string"),
+        ('{"kind":{"a":1e309}}', f"{NO_TYPE}object into Go struct field .kind of type string"),
+        ("[1e309]", f"{NO_TYPE}array into Go value of type struct"),
+        (f'{{"kind":1e309,"a":{DEEP}}}', f"{NO_TYPE}number into Go struct field .kind of type string"),
+        (" 1e309", f"{NO_TYPE}number into Go value of type struct"),
         (
             '{"apiVersion":"g/v1","kind":"Test","metadata":{"labels":5}}',
             f"{FAILS}json: cannot unmarshal number into Go struct field ObjectMeta.labels of type map[string]string",
