@@ -1,14 +1,14 @@
 """Work that must go on for as long as the process does: what it raises is logged and counted, and then it is begun again.
 
 A task that goes on after an `asyncio.TaskGroup` with an error stays counted as cancelled (CPython before 3.13). Python 3.11.2, which is
-Debian 12's, then ends each later timeout of that task as a cancellation. So such a group has a task of its own (`apart`).
+Debian 12's, then ends each later timeout of that task as a cancellation. So a group has a task of its own (`apart`, `together`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from apiserver import metrics
@@ -26,6 +26,17 @@ T = TypeVar("T")
 async def apart(work: Coroutine[Any, Any, T]) -> T:
     """Do work in a task of its own, which ends with the caller's. Return its result."""
     return await asyncio.get_running_loop().create_task(work)
+
+
+async def together(works: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Do works at the same time until all have ended or one has failed. Raises ExceptionGroup."""
+    await apart(_all_of(works))
+
+
+async def _all_of(works: Iterable[Coroutine[Any, Any, object]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(work)
 
 
 async def supervised(

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from apiserver.apimachinery.request import COLLECTOR, EMPTIER, MASTERS, User
 from apiserver.audit.record import Auditor
 from apiserver.kinds.served import Kinds
+from apiserver.runtime import tasks
 from apiserver.schema.resource import Resource
 from apiserver.standalone import namespace, reviews
 from apiserver.standalone.collector import Collector
@@ -61,9 +62,7 @@ class Control:
         await after()
         runs = [follower.run for follower in self._followers]
         runs += [self._provisioner.run, self.collector.run, self._emptier.run]
-        async with asyncio.TaskGroup() as group:
-            for run in runs:
-                group.create_task(run())
+        await tasks.together(run() for run in runs)
 
     async def _create(self, name: str) -> None:
         await self._provisioner.create(name)

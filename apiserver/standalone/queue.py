@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from apiserver.apimachinery.errors import StatusError
+from apiserver.runtime import tasks
 from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,7 @@ class Queue(Generic[Item]):
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._workers):
-                group.create_task(self._work())
+        await tasks.together(self._work() for _ in range(self._workers))
 
     async def _work(self) -> None:
         while True:

@@ -144,16 +144,14 @@ class Session:
             shown.remove(self.address)
 
 
-NOT_REACHED = "the store has not been reached yet"
-
-
 @dataclass(slots=True)
 class Link:
     """The present session, or the reason why none exists. `refusal` says why nothing may be written although a session exists."""
 
     fault: Callable[[], Unavailable | None]
     session: Session | None = None
-    reason: str = NOT_REACHED
+    reason: str = ""
+    """Why the last session ended, or the last attempt to open one failed."""
     refusal: str = ""
     primary: str = ""
     """The server of the last session."""
@@ -161,7 +159,7 @@ class Link:
     @property
     def beginning(self) -> bool:
         """Whether the first session of this process is being opened: no attempt has failed."""
-        return self.session is None and self.reason == NOT_REACHED
+        return self.session is None and not self.reason
 
     def trouble(self) -> str | None:
         """Return why nothing can be written now, with the primary that this is about; or None."""
@@ -173,7 +171,7 @@ class Link:
 
     def missing(self) -> Unavailable:
         """Return why no session exists."""
-        return self.fault() or Unavailable(self.reason)
+        return self.fault() or Unavailable(self.reason or "the store has not been reached yet")
 
 
 async def open_session(

@@ -164,15 +164,15 @@ def _single(resource: Resource, namespace: str, name: str) -> Key | None:
 def _indexed(resource: Resource, fields: selectors.FieldSelector) -> tuple[int, str] | None:
     """Return the indexed field that a selector requires, and its value; None without one. A field by which lists find objects comes first.
 
-    The index has the values of each object in the
-    version in which it is stored, so it does not help where a webhook converts."""
+    The index has the values of each object in the version in which it is stored, so it does not help where a webhook converts.
+    """
     if resource.custom is not None and resource.custom.webhook is not None:
         return None
-    indexed = list(resource.indexed)
-    for label in (*resource.listed_by, *indexed):
+    places = {label: place for place, label in enumerate(resource.indexed)}
+    for label in (*resource.listed_by, *places):
         value = fields.requires(label)
         if value is not None:
-            return indexed.index(label), value
+            return places[label], value
     return None
 
 

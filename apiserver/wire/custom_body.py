@@ -9,15 +9,13 @@ kubernetes/apimachinery `pkg/runtime/serializer/json/json.go`, `pkg/apis/meta/v1
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors, fieldpath, meta
 from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.request import Warnings
-from apiserver.codecs.json import json_syntax, rawjson, surrogates
+from apiserver.codecs.json import json_syntax, rawjson
 from apiserver.codecs.json.json_syntax import SyntaxProblem, TooBig
 from apiserver.codecs.objects import unstructured
 from apiserver.codecs.objects.conversion import copied
@@ -130,38 +128,12 @@ def _read_json(raw: bytes, quick: as_json.Reading | None, *, judged: bool) -> _R
         found = quick or as_json.read(raw)
         value = patches.exact_numbers(found.value, raw)
     except TooBig as e:
-        return _Reading(_type_alone(raw), raw, failure=str(e))
+        # Kind and apiVersion are judged first, and such a number may stand in them.
+        return _Reading(as_json.written(raw, shapes.CUSTOM), raw, failure=str(e))
     except SyntaxProblem as e:
         raise Unreadable(f"{decoding_errors.SYNTAX}{e}") from e
     repeats = complaints.find_in_text(found.text, complaints.anything) if judged and found.suspicious else ()
     return _Reading(value, raw, repeats, nulls=b"null" in raw)
-
-
-_members = as_json.excerpt(frozenset(MEMBERS))
-_raw_members = surrogates.replaced(
-    msgspec.json.Decoder(TypedDict("Members", dict.fromkeys(MEMBERS, msgspec.Raw), total=False)).decode  # type: ignore[operator]
-)
-_OF_STRUCTURES: Mapping[bytes, Any] = {b"{": {}, b"[": []}
-
-
-def _type_alone(raw: bytes) -> Any:
-    """Return the type members of a document with a number that is too large. Where that stands in them, only their JSON type counts."""
-    try:
-        return _members(raw)
-    except TooBig:
-        pass
-    shallow = json_syntax.cut(raw, 2)  # the decoder calls itself for each level, also in members that it skips
-    if not shallow.lstrip().startswith(b"{"):
-        return _of_type(shallow)
-    return {name: _of_type(bytes(value)) for name, value in _raw_members(shallow).items()}
-
-
-def _of_type(raw: bytes) -> Any:
-    """Return this value, or one of the same JSON type."""
-    try:
-        return as_json.loads(raw)
-    except TooBig:
-        return _OF_STRUCTURES.get(raw.lstrip()[:1], 0)
 
 
 def _read_yaml(raw: bytes) -> _Reading:

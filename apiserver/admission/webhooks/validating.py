@@ -5,7 +5,6 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/validating/{plugin,
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 
@@ -20,6 +19,7 @@ from apiserver.admission.webhooks.configuration import Concern
 from apiserver.admission.webhooks.failures import CallFailure, Denial
 from apiserver.admission.webhooks.preparation import Preparation
 from apiserver.apimachinery.errors import StatusError
+from apiserver.runtime import tasks
 
 FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/round_0_index_{}"
 
@@ -77,9 +77,7 @@ class ValidatingAdmissionWebhook:
             except StatusError as e:
                 refusals.append(e)
 
-        async with asyncio.TaskGroup() as group:
-            for index, concern in enumerate(concerns):
-                group.create_task(ask(concern, index))
+        await tasks.together(ask(concern, index) for index, concern in enumerate(concerns))
         if refusals:
             raise refusals[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import pathlib
 
 import pytest
 
@@ -82,20 +83,23 @@ async def test_work_that_is_done_is_not_begun_again() -> None:
     assert len(work.outcomes) == 1
 
 
-async def test_time_limits_hold_after_a_group_that_failed_apart() -> None:
+async def test_time_limits_hold_after_a_work_that_failed_beside_others() -> None:
     """A group that ends with an error asks its own task to be cancelled. With Python 3.11.2 a later time limit of that task cancels it."""
-
-    async def failing() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(Work(ValueError()).run())
-            group.create_task(asyncio.Event().wait())
-
     for _ in range(2):
         with pytest.raises(ExceptionGroup):
-            await tasks.apart(failing())
+            await tasks.together([Work(ValueError()).run(), asyncio.Event().wait()])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await asyncio.Event().wait()
+
+
+def test_groups_of_tasks_have_tasks_of_their_own() -> None:
+    """A request or a loop that goes on after a group must not be the group's task. The connector's sessions run apart."""
+    package = pathlib.Path(tasks.__file__).parents[1]
+    users = {
+        str(file.relative_to(package)) for file in package.rglob("*.py") if "asyncio.TaskGroup()" in file.read_text()
+    }
+    assert users == {"runtime/tasks.py", "storage/primaries/connector.py"}
 
 
 async def test_work_apart_ends_with_its_caller() -> None:

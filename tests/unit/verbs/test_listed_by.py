@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import random
 from collections.abc import Sequence
@@ -11,39 +10,11 @@ from unittest import mock
 
 from apiserver.watchcache.lookup import Lookup
 from tests.fixtures.composed import Composed, composed
+from tests.fixtures.definitions import definition, write
 from tests.fixtures.valkey import Server
 
 OBJECTS, ROUNDS, COLORS = 24, 120, ("red", "green", "")
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "paints.listed.example.com"},
-    "spec": {
-        "group": "listed.example.com",
-        "scope": "Namespaced",
-        "names": {"kind": "Paint", "plural": "paints", "singular": "paint", "listKind": "PaintList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "selectableFields": [{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.gloss"}],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"color": {"type": "string"}, "gloss": {"type": "integer"}},
-                            }
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
 ROOT = "/apis/listed.example.com/v1"
 
 
@@ -109,8 +80,10 @@ async def answers(server: Composed, path: str, accept: str) -> list[bytes]:
 async def test_list_by_a_field_is_byte_for_byte_the_list_that_looks_at_all(
     shared_server: Server, tmp_path: pathlib.Path
 ) -> None:
-    file, draw = tmp_path / "paints.yaml", random.Random(36)
-    file.write_text(json.dumps(DEFINITION))
+    paints, draw = definition("paints", group="listed.example.com", color="string", gloss="integer"), random.Random(36)
+    [version] = paints["spec"]["versions"]
+    version["selectableFields"] = [{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.gloss"}]
+    file = write(tmp_path / "paints.yaml", paints)
     compared = 0
     async with composed(shared_server, f"--crds={file}") as server:
         versions: list[str] = []

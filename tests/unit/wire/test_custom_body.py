@@ -121,6 +121,15 @@ def test_yaml_is_decoded_as_json_is() -> None:
         ("[1e309]", f"{NO_TYPE}array into Go value of type struct"),
         (f'{{"kind":1e309,"a":{DEEP}}}', f"{NO_TYPE}number into Go struct field .kind of type string"),
         (" 1e309", f"{NO_TYPE}number into Go value of type struct"),
+        (f'{{{HEAD},"Kind":1e309}}', f"{NO_TYPE}number into Go struct field .kind of type string"),
+        (
+            '{"apiVersion":"g/v1","kind":"Test","KIND":"Other","x":1e309}',
+            'Other in version "v1" cannot be handled as a Test: json: cannot unmarshal number 1e309 into Go value of type float64',
+        ),
+        (
+            '{"apiVersion":"g/v1","x":1e309}',
+            f"{FAILS}json: cannot unmarshal number 1e309 into Go value of type float64",
+        ),
         (
             '{"apiVersion":"g/v1","kind":"Test","metadata":{"labels":5}}',
             f"{FAILS}json: cannot unmarshal number into Go struct field ObjectMeta.labels of type map[string]string",
