@@ -118,12 +118,13 @@ def test_watch_over_an_open_connection_reaches_the_successor(single: Bed) -> Non
         assert held[0].rest() == []
         assert old.alive, "its other watches still end"
 
-        back = open_.enter_context(Stream(admin, watch))
+        # kube-apiserver may have opened connections that it never used. The predecessor serves the first watch on each, and ends it.
+        back = [open_.enter_context(Stream(admin, watch)) for _ in range(5)]
 
-        assert back.status == 200
+        assert {each.status for each in back} == {200}
         old.stop()
         created = admin.ask("POST", CLASSES, objects.device_class("for-the-successor")).json
-        assert back.next() == {"type": "ADDED", "object": created}
+        assert back[-1].next() == {"type": "ADDED", "object": created}
         assert admin.ask("DELETE", f"{CLASSES}/for-the-successor").status == 200
 
 
