@@ -99,10 +99,14 @@ class _Local(NamedTuple):
     entries: _Entries | None
 
 
+_Step = Callable[["_Walk", Any], None]
+
+
 class _Walk:
     """One estimate.
 
-    `_todo` holds the steps to take, `_costs` the costs of nodes whose parents are not finished.
+    `_todo` holds the steps to take, `_costs` the costs of nodes whose parents are not finished. Steps are functions: a walk that held
+    methods of its own would be freed by the garbage collector only, and with it the tree.
     """
 
     def __init__(self, checked: Checked, environment: Environment, shapes: Mapping[str, Shape]) -> None:
@@ -116,31 +120,21 @@ class _Walk:
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entries] = {}
         self._locals: dict[str, list[_Local]] = {}
-        self._todo: list[tuple[Callable[[Any], None], Expr]] = []
+        self._todo: list[tuple[_Step, Expr]] = []
         self._costs: list[Range] = []
-        self._enter: Mapping[type[Any], Callable[[Any], None]] = {
-            Literal: self._literal,
-            Ident: self._ident,
-            Select: self._select,
-            Call: self._call,
-            ListExpr: self._list,
-            MapExpr: self._map,
-            StructExpr: self._struct,
-            Comprehension: self._comprehension,
-        }
 
     def run(self) -> Range:
         self._visit(self._checked.ast.expr)
         while self._todo:
             step, expr = self._todo.pop()
-            step(expr)
+            step(self, expr)
         return self._costs.pop()
 
     def _visit(self, *exprs: Expr) -> None:
         """Visit these next, in their order."""
-        self._todo.extend((self._enter[type(expr)], expr) for expr in reversed(exprs))
+        self._todo.extend((_VISITS[type(expr)], expr) for expr in reversed(exprs))
 
-    def _then(self, step: Callable[[Any], None], expr: Expr) -> None:
+    def _then(self, step: _Step, expr: Expr) -> None:
         """Take a step after all visits that are added from here on."""
         self._todo.append((step, expr))
 
@@ -165,7 +159,7 @@ class _Walk:
         self._costs.append(_ONE)
 
     def _select(self, expr: Select) -> None:
-        self._then(self._selected, expr)
+        self._then(_Walk._selected, expr)
         self._visit(expr.operand)
 
     def _selected(self, expr: Select) -> None:
@@ -179,7 +173,7 @@ class _Walk:
         self._costs.append(cost)
 
     def _list(self, expr: ListExpr) -> None:
-        self._then(self._listed, expr)
+        self._then(_Walk._listed, expr)
         self._visit(*expr.elements)
 
     def _listed(self, expr: ListExpr) -> None:
@@ -187,7 +181,7 @@ class _Walk:
         self._costs.append(_total(self._take(len(expr.elements))).plus(_LIST))
 
     def _map(self, expr: MapExpr) -> None:
-        self._then(self._mapped, expr)
+        self._then(_Walk._mapped, expr)
         self._visit(*(part for entry in expr.entries for part in (entry.key, entry.value)))
 
     def _mapped(self, expr: MapExpr) -> None:
@@ -204,7 +198,7 @@ class _Walk:
         return Range(min(size.least for size in sizes), max(size.most for size in sizes))
 
     def _struct(self, expr: StructExpr) -> None:
-        self._then(self._structured, expr)
+        self._then(_Walk._structured, expr)
         self._visit(*(entry.value for entry in expr.fields))
 
     def _structured(self, expr: StructExpr) -> None:
@@ -214,10 +208,10 @@ class _Walk:
 
     def _call(self, expr: Call) -> None:
         if expr.function == "dyn":
-            self._then(self._undeclared, expr)
+            self._then(_Walk._undeclared, expr)
             self._visit(expr.arguments[0])
             return
-        self._then(self._called, expr)
+        self._then(_Walk._called, expr)
         self._visit(*expr.arguments)
         if expr.target is not None:
             self._visit(expr.target)
@@ -277,13 +271,13 @@ class _Walk:
     # Macros
 
     def _comprehension(self, expr: Comprehension) -> None:
-        self._then(self._bound if _is_bind(expr) else self._folding, expr)
+        self._then(_Walk._bound if _is_bind(expr) else _Walk._folding, expr)
         self._visit(expr.range, expr.init)
 
     def _bound(self, expr: Comprehension) -> None:
         """Estimate `cel.bind`: a loop without rounds, whose result sees the variable."""
         self._declare_initial(expr)
-        self._then(self._unbound, expr)
+        self._then(_Walk._unbound, expr)
         self._visit(expr.result)
 
     def _unbound(self, expr: Comprehension) -> None:
@@ -307,14 +301,14 @@ class _Walk:
             self._declare(expr.variable, _Local(self._step(path, "@items"), value, None))
         else:
             self._declare(expr.variable, _Local(key_path, key, None))
-        self._then(self._folded, expr)
+        self._then(_Walk._folded, expr)
         self._visit(expr.condition, expr.step)
 
     def _folded(self, expr: Comprehension) -> None:
         self._locals[expr.variable].pop()
         if expr.variable2:
             self._locals[expr.variable2].pop()
-        self._then(self._finished, expr)
+        self._then(_Walk._finished, expr)
         self._visit(expr.result)
 
     def _finished(self, expr: Comprehension) -> None:
@@ -431,6 +425,18 @@ class _Walk:
             self._entries[call.expr.id] = entries.union(other)
         cost = _ONE if factor is None else size.scaled(factor)
         return CallEstimate(cost.plus(call.argument_cost), size)
+
+
+_VISITS: Mapping[type[Any], _Step] = {
+    Literal: _Walk._literal,
+    Ident: _Walk._ident,
+    Select: _Walk._select,
+    Call: _Walk._call,
+    ListExpr: _Walk._list,
+    MapExpr: _Walk._map,
+    StructExpr: _Walk._struct,
+    Comprehension: _Walk._comprehension,
+}
 
 
 class _Invocation:

@@ -42,11 +42,13 @@ CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
 
 def balanced(function: str, terms: list[Expr], signs: list[int]) -> Expr:
     """Return a chain of `&&` or `||` as a balanced tree: cel-go's logicManager. `signs` are the ids of the operators."""
+    return _between(function, terms, signs, range(len(signs)))
 
-    def between(low: int, high: int) -> Expr:
-        middle = (low + high + 1) // 2
-        left = terms[middle] if middle == low else between(low, middle - 1)
-        right = terms[middle + 1] if middle == high else between(middle + 1, high)
-        return Call(signs[middle], function, None, [left, right])
 
-    return between(0, len(signs) - 1)
+def _between(function: str, terms: list[Expr], signs: list[int], at: range) -> Expr:
+    """Return the tree of the operators `at` these places."""
+    middle = (at.start + at.stop) // 2
+    before, after = range(at.start, middle), range(middle + 1, at.stop)
+    left = _between(function, terms, signs, before) if before else terms[middle]
+    right = _between(function, terms, signs, after) if after else terms[middle + 1]
+    return Call(signs[middle], function, None, [left, right])

@@ -6,7 +6,7 @@ wrong too. Upstream: google/cel-go `parser/parser.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kubecel.parse.ast import Ast, Call, Entry, Expr, FieldEntry, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
 from kubecel.parse.language import CONSTANTS, LITERALS, MAX_DEPTH, OPERATORS, RESERVED, balanced
@@ -63,22 +63,6 @@ class _Builder:
         self._optional = optional_syntax
         self._escaped = escaped_fields
         self._depth = 0
-        self._makers: dict[str, Callable[[Node], Task]] = {
-            "expr": self._conditional,
-            "conditionalOr": self._logical,
-            "conditionalAnd": self._logical,
-            "relation": self._binary,
-            "calc": self._binary,
-            "LogicalNot": self._negated,
-            "Negate": self._negated,
-            "Select": self._selected,
-            "MemberCall": self._member_call,
-            "Index": self._indexed,
-            "GlobalCall": self._global_call,
-            "CreateList": self._list,
-            "CreateStruct": self._map,
-            "CreateMessage": self._struct,
-        }
 
     def expression(self, node: Node | None) -> Task:
         """Return the tree of a node."""
@@ -86,16 +70,16 @@ class _Builder:
             node = node.node("e")
         if node is None:
             return self._unknown(_NOWHERE)
-        make = self._makers.get(node.name)
+        make = _MAKERS.get(node.name)
         if make is None:
             return self._leaf(node)
         if node.name not in _NESTING:
-            return (yield make(node))
+            return (yield make(self, node))
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._issues.append(Issue(None, "max recursion depth exceeded"))
             raise Stopped
-        expr = yield make(node)
+        expr = yield make(self, node)
         self._depth -= 1
         return expr
 
@@ -297,6 +281,25 @@ class _Builder:
                 expr = yield self.expression(value)
                 fields.append(FieldEntry(made, name_of_field, expr, "opt" in field.parts))
         return StructExpr(expression, ("." if "dot" in node.parts else "") + name, fields)
+
+
+# Functions, not methods of a builder: one that refers to itself would be freed by the garbage collector only, and with it the tree.
+_MAKERS: Mapping[str, Callable[[_Builder, Node], Task]] = {
+    "expr": _Builder._conditional,
+    "conditionalOr": _Builder._logical,
+    "conditionalAnd": _Builder._logical,
+    "relation": _Builder._binary,
+    "calc": _Builder._binary,
+    "LogicalNot": _Builder._negated,
+    "Negate": _Builder._negated,
+    "Select": _Builder._selected,
+    "MemberCall": _Builder._member_call,
+    "Index": _Builder._indexed,
+    "GlobalCall": _Builder._global_call,
+    "CreateList": _Builder._list,
+    "CreateStruct": _Builder._map,
+    "CreateMessage": _Builder._struct,
+}
 
 
 def _no_field(node: Node | None) -> str:

@@ -41,17 +41,17 @@ class Type:
     """An immutable type. `name` is its name at run time.
 
     Null may be assigned to a `nullable` type as well (protobuf's wrappers). When cel-go compares types for identity it
-    ignores this mark, so `bare` is the type without the mark, at any depth. `variables` are the names of all type
-    parameters inside, and `open` says whether there are any. `weight` is the number of types of which it consists.
+    ignores this mark (see `bare`). `variables` are the names of all type parameters inside, and `open` says whether there
+    are any. `weight` is the number of types of which it consists.
     """
 
-    __slots__ = ("_hash", "bare", "kind", "name", "nullable", "open", "parameters", "variables", "weight")
+    __slots__ = ("_bare", "_hash", "kind", "name", "nullable", "open", "parameters", "variables", "weight")
 
+    _bare: Type | None
     kind: Kind
     name: str
     parameters: tuple[Type, ...]
     nullable: bool
-    bare: Type
     variables: frozenset[str]
     open: bool
     weight: int
@@ -67,10 +67,16 @@ class Type:
         if parameters:
             self.variables = self.variables.union(*(of.variables for of in parameters))
             self.weight += sum(parameter.weight for parameter in parameters)
-            marked = nullable or any(parameter.bare is not parameter for parameter in parameters)
+            marked = nullable or any(parameter._bare is not None for parameter in parameters)
         self.open = bool(self.variables)
-        self.bare = Type(kind, name, tuple(parameter.bare for parameter in parameters)) if marked else self
+        # None for the type itself, which must not refer to itself: a reference cycle is freed by the garbage collector only.
+        self._bare = Type(kind, name, tuple(parameter.bare for parameter in parameters)) if marked else None
         self._hash = hash((kind.value, name, parameters, nullable))
+
+    @property
+    def bare(self) -> Type:
+        """Return the type without the mark, at any depth."""
+        return self._bare or self
 
     def __hash__(self) -> int:
         return self._hash

@@ -9,10 +9,16 @@ import tracemalloc
 
 import pytest
 
+from kubecel.check import cost
+from kubecel.check.declarations import Variable
+from kubecel.kubernetes import environments
+from kubecel.libraries import bindings
 from kubecel.parse import macros
 from kubecel.parse.macros import Macros
 from kubecel.parse.parser import parse
 from kubecel.parse.source import CompileError, Source
+from kubecel.plan.program import Program
+from kubecel.values.types import BOOL
 from tests.fixtures.cpu import Spent
 
 ALL = Macros((*macros.STANDARD, *macros.OPTIONAL, *macros.BINDINGS, *macros.COMPREHENSIONS))
@@ -106,6 +112,41 @@ def test_nothing_stays_of_a_text() -> None:
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a||b&&c||d",
+        "device||true",
+        "(",
+        "a.b{",
+        "'",
+        "[1, 2].all(x, x > 1)",
+        "cel.bind(a, [1, 2], a + a) == []",
+        "{'k': [1]}.k",
+    ],
+)
+def test_compiling_leaves_nothing_to_the_garbage_collector(text: str) -> None:
+    """A server collects garbage seldom: cycles of long expressions would be megabytes until then."""
+    environment = environments.base().new.extend(variables=[Variable("device", BOOL)], libraries=[bindings.LIBRARY])
+
+    def result() -> str:
+        try:
+            checked = environment.compile(text)
+        except CompileError as e:
+            return str(e)
+        Program(checked, environment)
+        return str(cost.estimate(checked, environment, {}))
+
+    first = result()
+    gc.collect()
+    gc.disable()
+    try:
+        assert result() == first
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_macros_that_double_their_target_are_bounded() -> None:
