@@ -8,6 +8,7 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/dispatcher
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,17 +52,18 @@ async def applied(
     obj, resource = attributes.object, concern.match.resource
     assert obj is not None
     await attributes.views.prepare(obj, resource)
-    claimed, found, changed = await run_sized(CHANGE, size, _applied, patch, concern, attributes, kinds=kinds)
+    work = functools.partial(_applied, patch, response.patch, concern, kinds=kinds)
+    claimed, found, changed, written = await run_sized(CHANGE, size, work, attributes)
     if attributes.views.restore is not None and claimed.custom is not None and claimed.custom.webhook is not None:
         found = await attributes.views.restore(found, claimed) if claimed is not attributes.resource else found
-    return Patched(views.headed(attributes, found), changed, _note_of_patch(concern.webhook, response.patch))
+    return Patched(views.headed(attributes, found), changed, written)
 
 
 def _applied(
-    patch: json_patch.Patch, concern: Concern, attributes: Attributes, *, kinds: Kinds
-) -> tuple[Resource, Object, bool]:
-    """Return the version of the result, the result, and whether it is another object. A webhook must still convert it to the version of
-    the change."""
+    patch: json_patch.Patch, sent: bytes, concern: Concern, attributes: Attributes, *, kinds: Kinds
+) -> tuple[Resource, Object, bool, str]:
+    """Return the version of the result, the result, whether it is another object, and the annotation of the patch as it was `sent`. A
+    webhook must still convert the result to the version of the change."""
     obj, resource = attributes.object, concern.match.resource
     assert obj is not None
     before = attributes.views.text(obj, resource)
@@ -78,7 +80,7 @@ def _applied(
         or _stamped(attributes)
         or not canonical.equal(resource.shape, attributes.views.members(obj, resource), found)
     )
-    return claimed, views.defaulted(claimed, found, attributes), changed
+    return claimed, views.defaulted(claimed, found, attributes), changed, _note_of_patch(concern.webhook, sent)
 
 
 def _stamped(attributes: Attributes) -> bool:

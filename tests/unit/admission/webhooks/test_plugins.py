@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
@@ -25,6 +26,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.apimachinery.request import Decision, Level
 from apiserver.cluster.params import Params
+from apiserver.codecs.json import rawjson
 from tests.unit.admission.changes import KINDS, Namespaces, change, labelled
 
 Answer = Mapping[str, Any] | Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -200,6 +202,22 @@ async def test_a_patch_that_means_the_same_changes_nothing_but_is_noted() -> Non
     attributes = await rig.admit()
     assert rig.hooks.asked == ["0", "1"]
     assert any(key.startswith("patch.") for key in attributes.annotations)
+
+
+async def test_large_patch_is_noted_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: dict[str, bool] = {}
+    escaped = rawjson.escaped
+
+    def recorded(text: bytes) -> bytes:
+        on_loop["patch" if b'"patch":' in text else "call"] = threading.current_thread() is threading.main_thread()
+        return escaped(text)
+
+    monkeypatch.setattr(rawjson, "escaped", recorded)
+    large = patch({"op": "add", "path": "/metadata/annotations", "value": {f"k{at}": "v" for at in range(20_000)}})
+    attributes = await Rig(Hooks(**{"1": large}), c=[webhook("1")]).admit()
+    assert on_loop == {"patch": False, "call": True}
+    noted = json.loads(attributes.annotations.seen_at(Level.REQUEST)["patch.webhook.admission.k8s.io/round_0_index_0"])
+    assert len(noted["patch"][0]["value"]) == 20_000
 
 
 async def test_validating_webhooks_run_at_once_and_the_first_refusal_counts() -> None:
