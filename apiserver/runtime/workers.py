@@ -101,6 +101,9 @@ class Workers:
         except asyncio.CancelledError:
             work.abandon()
             raise
+        finally:
+            # The traceback of an error holds this frame: with its future, only the garbage collector would free both, and the work's input.
+            del done
 
     async def once(self, key: Hashable, function: Callable[[], T]) -> T:
         """Do as `run_patiently` for the first caller of `key`. Callers that come while its function runs share the result."""
@@ -108,8 +111,10 @@ class Workers:
         if running is None:
             running = self._running[key] = asyncio.ensure_future(self.run_patiently(function))
             running.add_done_callback(functools.partial(self._made, key))
-        result: T = await asyncio.shield(running)
-        return result
+        try:
+            return await asyncio.shield(running)
+        finally:
+            del running
 
     def _made(self, key: Hashable, running: asyncio.Future[Any]) -> None:
         del self._running[key]

@@ -132,6 +132,7 @@ class Protocol(web.RequestHandler):
         self._headers_complete()
         self._rest = b""
         super().connection_lost(exc)
+        self._body = None  # it refers to this protocol
 
     def data_received(self, data: bytes) -> None:
         """Parse data in small pieces, except bodies. Without data, aiohttp goes on with what it has been fed."""

@@ -135,10 +135,10 @@ class ServerSession:
         size = _lib.SSL_read(self._ssl, buffers.plain_pointer, RECORD)
         if size > 0:
             return bytes(buffers.plain[:size])
-        failure = self._failure(size)
-        if isinstance(failure, ssl.SSLZeroReturnError):
+        # No variable may hold the error: its traceback would hold this frame, and only the garbage collector would free both.
+        if _lib.SSL_get_error(self._ssl, size) == _lib.SSL_ERROR_ZERO_RETURN:
             return b""
-        raise failure
+        raise self._failure(size)
 
     def eof(self) -> None:
         pass  # the length of each request is known, and many clients close this way

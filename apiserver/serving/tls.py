@@ -282,12 +282,12 @@ class Transport(asyncio.Transport):
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as e:
-            broken = e
+            broken = e.with_traceback(None)  # which would hold this frame, and so the error itself
         try:
             if self._asked:
                 self._answer()
         except OSError as e:
-            broken = broken or e
+            broken = broken or e.with_traceback(None)
         if broken is None and not ended:
             self._session.trim()
         self._hand_on(parts[0] if len(parts) == 1 else b"".join(parts))

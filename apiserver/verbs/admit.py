@@ -6,12 +6,14 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (Ad
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.core.views import Views
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.conversion.converter import Conversions
 from apiserver.conversion.review import Failed
 from apiserver.runtime.offload import CHANGE, run_sized
 from apiserver.schema.resource import Object, Resource
@@ -50,19 +52,6 @@ class Step:
         self._now = services.now
         self._attributes: Attributes | None = None
         self._conversions = services.conversions
-
-    async def _convert(self, members: Object, target: Resource) -> Object:
-        return await self._converted(members, self._call.resource, target)
-
-    async def _restore(self, members: Object, source: Resource) -> Object:
-        return await self._converted(members, source, self._call.resource)
-
-    async def _converted(self, members: Object, source: Resource, target: Resource) -> Object:
-        try:
-            made = await self._conversions.typed(source, target, members)
-        except Failed as e:
-            raise errors.internal(str(e)) from e
-        return {name: x for name, x in made.items() if name not in ("apiVersion", "kind")}
 
     async def mutate(self, obj: Object) -> Object:
         """Return a new object as the mutating plugins change it. No manager owns their changes. Unreadable managedFields are restored."""
@@ -112,11 +101,17 @@ class Step:
                 annotations=call.exchange.annotations,
                 until=call.exchange.until,
                 waits=call.exchange.waits,
-                views=Views(size=self._size, clock=self._now, convert=self._convert, restore=self._restore),
+                views=self._views(),
             )
         attributes.become(shown)
         attributes.name = self._name or ("" if obj is None else obj["metadata"].get("name", ""))
         return attributes
+
+    def _views(self) -> Views:
+        """Return views that do not refer to this step: a reference cycle would keep the object until the next garbage collection."""
+        convert = partial(_converted, self._conversions, self._call.resource)
+        restore = partial(_restored, self._conversions, self._call.resource)
+        return Views(size=self._size, clock=self._now, convert=convert, restore=restore)
 
     def _shown(self, obj: Object | None) -> Object | None:
         if obj is None:
@@ -125,3 +120,15 @@ class Step:
         if self._part is not None:
             obj, resource = self._part.shown(obj), self._part.resource
         return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
+
+
+async def _converted(conversions: Conversions, source: Resource, members: Object, target: Resource) -> Object:
+    try:
+        made = await conversions.typed(source, target, members)
+    except Failed as e:
+        raise errors.internal(str(e)) from e
+    return {name: x for name, x in made.items() if name not in ("apiVersion", "kind")}
+
+
+async def _restored(conversions: Conversions, target: Resource, members: Object, source: Resource) -> Object:
+    return await _converted(conversions, source, members, target)
