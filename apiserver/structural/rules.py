@@ -165,22 +165,22 @@ class _Node:
 
 
 def _node(schema: Structural, release: Release, *, resource: bool) -> _Node | None:
-    ruled = Holders(schema, lambda node: bool(node.rules))
+    return _ruled(schema, Holders(schema, lambda node: bool(node.rules)), release, resource=resource)
 
-    def made(node: Structural | None, *, resource: bool) -> _Node | None:
-        if node is None or not (node.rules or node in ruled):
-            return None
-        members = {
-            name: inner
-            for name, its in node.properties.items()
-            if (inner := made(its, resource=its.embedded)) is not None
-        }
-        additional, items = (
-            None if its is None else made(its, resource=its.embedded) for its in (node.additional, node.items)
-        )
-        return _Node(node, release, resource, members, additional, items)
 
-    return made(schema, resource=resource)
+def _ruled(node: Structural | None, ruled: Holders, release: Release, *, resource: bool) -> _Node | None:
+    if node is None or not (node.rules or node in ruled):
+        return None
+    members = {
+        name: inner
+        for name, its in node.properties.items()
+        if (inner := _ruled(its, ruled, release, resource=its.embedded)) is not None
+    }
+    additional, items = (
+        None if its is None else _ruled(its, ruled, release, resource=its.embedded)
+        for its in (node.additional, node.items)
+    )
+    return _Node(node, release, resource, members, additional, items)
 
 
 # Ratcheting
