@@ -109,13 +109,44 @@ def _read(entry: Entry) -> Facts:
     )
 
 
+class _Known(NamedTuple):
+    """The part of an object's facts that is kept.
+
+    An object may have tens of thousands of owners. Only their uids are kept, and `mark`: a hash that shows whether the owners have changed.
+    """
+
+    uid: str
+    waiting: bool = False
+    orphaned: bool = False
+    owners: tuple[str, ...] = ()
+    blocking: frozenset[str] = frozenset()
+    """The owners that must wait for the object."""
+    mark: int = hash(())
+
+    @staticmethod
+    def of(facts: Facts) -> _Known:
+        """Return the part of facts that is kept."""
+        return _Known(
+            facts.uid,
+            waiting=facts.waiting,
+            orphaned=facts.deleting and facts.orphaning,
+            owners=tuple(dict.fromkeys(owner.uid for owner in facts.owners)),
+            blocking=frozenset(owner.uid for owner in facts.owners if owner.block_owner_deletion),
+            mark=hash(facts.owners),
+        )
+
+
+_Edges = dict[str, Id | dict[Id, None]]
+"""Dependents by the uid of their owner. Most owners in a long list have one dependent, which needs no dict."""
+
+
 class Graph:
     """The edges from owners, by uid, to dependents."""
 
     def __init__(self) -> None:
-        self._known: dict[Id, Facts] = {}
-        self._dependents: dict[str, dict[Id, None]] = {}
-        self._blocking: dict[str, dict[Id, None]] = {}
+        self._known: dict[Id, _Known] = {}
+        self._dependents: _Edges = {}
+        self._blocking: _Edges = {}
         """Dependents that their owner must wait for."""
         self._waiting: dict[str, Id] = {}
         """Objects that wait for their dependents, by uid."""
@@ -132,7 +163,8 @@ class Graph:
 
     def dependents(self, uid: str) -> Collection[Id]:
         """Return the dependents of the object with this uid."""
-        return self._dependents.get(uid, {}).keys()
+        found = self._dependents.get(uid, {})
+        return (found,) if isinstance(found, Id) else found.keys()
 
     def blocked(self, uid: str) -> bool:
         """Return whether a dependent must be deleted before its owner."""
@@ -152,18 +184,20 @@ class Graph:
         """Return the objects of a resource that take memory here."""
         return [at for at in self._known if at.resource == resource]
 
-    def put(self, at: Id, now: Facts) -> Iterator[Id]:
+    def put(self, at: Id, facts: Facts) -> Iterator[Id]:
         """Take a new or changed object. Yield the objects to check."""
-        before = self._known.get(at)
+        now, before = _Known.of(facts), self._known.get(at)
         if before is not None and before.uid != now.uid:
             yield from self.remove(at, before.uid)
             before = None
-        was = before or Facts(now.uid)
-        if now.owners != was.owners:
-            yield from self._moved(at, was.owners, now.owners)
+        was = before or _Known(now.uid)
+        if now.mark != was.mark:
+            yield from self._moved(at, was, now)
             if now.owners:
                 yield at
-        if now.owners or now.deleting:
+        else:
+            now = now._replace(owners=was.owners, blocking=was.blocking)  # the texts that are kept already
+        if now.owners or facts.deleting:
             self._known[at] = now
         elif before is not None:
             del self._known[at]
@@ -173,7 +207,7 @@ class Graph:
             yield at
         elif not now.waiting:
             self._waiting.pop(now.uid, None)
-        if now.deleting and now.orphaning and not (was.deleting and was.orphaning):
+        if now.orphaned and not was.orphaned:
             yield at
 
     def remove(self, at: Id, uid: str) -> Iterator[Id]:
@@ -182,37 +216,36 @@ class Graph:
         self._waiting.pop(uid, None)
         yield from tuple(self.dependents(uid))
         if before is not None:
-            yield from self._moved(at, before.owners, ())
+            yield from self._moved(at, before, _Known(uid))
 
-    def _moved(self, at: Id, before: tuple[Owner, ...], now: tuple[Owner, ...]) -> Iterator[Id]:
+    def _moved(self, at: Id, before: _Known, now: _Known) -> Iterator[Id]:
         """Update the edges. Yield waiting owners for which this dependent may have been the last."""
-        old, new = _edges(before), _edges(now)
-        for uid, blocks in old.items():
-            if uid not in new:
+        stay = frozenset(now.owners)
+        for uid in before.owners:
+            left, released = uid not in stay, uid in before.blocking and uid not in now.blocking
+            if left:
                 _discard(self._dependents, uid, at)
-            if blocks and not new.get(uid):
+            if released:
                 _discard(self._blocking, uid, at)
-                if uid in self._waiting:
-                    yield self._waiting[uid]
-            elif uid not in new and uid in self._waiting:
+            if (left or released) and uid in self._waiting:
                 yield self._waiting[uid]
-        for uid, blocks in new.items():
-            self._dependents.setdefault(uid, {})[at] = None
-            if blocks:
-                self._blocking.setdefault(uid, {})[at] = None
+        for uid in now.owners:
+            _add(self._dependents, uid, at)
+            if uid in now.blocking:
+                _add(self._blocking, uid, at)
 
 
-def _edges(owners: tuple[Owner, ...]) -> dict[str, bool]:
-    """Return the uids of owners, and whether they must wait for the dependent."""
-    found: dict[str, bool] = {}
-    for owner in owners:
-        found[owner.uid] = found.get(owner.uid, False) or bool(owner.block_owner_deletion)
-    return found
+def _add(edges: _Edges, uid: str, at: Id) -> None:
+    found = edges.setdefault(uid, at)
+    if isinstance(found, dict):
+        found[at] = None
+    elif found != at:
+        edges[uid] = {found: None, at: None}
 
 
-def _discard(edges: dict[str, dict[Id, None]], uid: str, at: Id) -> None:
+def _discard(edges: _Edges, uid: str, at: Id) -> None:
     found = edges.get(uid)
-    if found is not None:
+    if isinstance(found, dict):
         found.pop(at, None)
-        if not found:
-            del edges[uid]
+    if not found or found == at:
+        edges.pop(uid, None)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apiserver.standalone import graph as reading
 from apiserver.standalone.graph import Facts, Graph, Id, Owner, facts
@@ -140,3 +143,44 @@ def test_graph_without_owners_is_empty(graph: Graph) -> None:
     assert len(graph) == 0
     assert not graph.dependents("a")
     assert not graph.blocked("a")
+
+
+_FACTS = st.builds(
+    lambda owners, blocking: Facts(
+        "u", tuple(Owner("v1", "Thing", uid, uid, block_owner_deletion=uid in blocking) for uid in owners)
+    ),
+    st.lists(st.sampled_from("wxyz")),
+    st.sets(st.sampled_from("wxyz")),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from((A, B, C)), st.none() | _FACTS)))
+def test_edges_are_those_of_the_newest_facts(changes: list[tuple[Id, Facts | None]]) -> None:
+    graph, newest = Graph(), dict[Id, Facts]()
+    for at, now in changes:
+        if now is None:
+            list(graph.remove(at, "u"))
+            newest.pop(at, None)
+        else:
+            list(graph.put(at, now))
+            newest[at] = now
+    for uid in "wxyz":
+        owned_by = {at: [owner for owner in now.owners if owner.uid == uid] for at, now in newest.items()}
+        assert set(graph.dependents(uid)) == {at for at, owners in owned_by.items() if owners}
+        assert graph.blocked(uid) == any(owner.block_owner_deletion for owners in owned_by.values() for owner in owners)
+    assert set(graph) == {at for at, now in newest.items() if now.owners}
+
+
+def test_graph_takes_less_than_twice_the_bytes_of_many_owners() -> None:
+    uids = [f"0a1b2c3d-0000-4000-8000-{at:012}" for at in range(10_000)]
+    stored = entry(ownerReferences=[{"apiVersion": "v1", "kind": "Thing", "name": "n", "uid": uid} for uid in uids])
+    graph = Graph()
+    tracemalloc.start()
+    try:
+        list(graph.put(A, facts(stored)))
+        reading._of_large.cache_clear()
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * len(stored.body)
+    assert set(graph.dependents(uids[-1])) == {A}
