@@ -210,6 +210,11 @@ class Protocol(web.RequestHandler):
         end = (self._split + piece).find(HEAD_END) if split else piece.find(HEAD_END)
         return len(piece) if end < 0 else end + len(HEAD_END) - split
 
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's signature
+        """Go on if reading was paused. A reader calls this for each chunk that it takes, and thousands may have one byte."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def _resume_transport_reading(self) -> None:
         """Go on reading; aiohttp calls this when a buffer has space again. Bytes that were read come before bytes that were not."""
         if self._rest:

@@ -725,6 +725,23 @@ async def test_chunks_that_look_like_ends_of_heads_are_parsed_in_steps() -> None
     assert (await connection.answer()).text == answered("/x", body)
 
 
+async def test_reader_of_many_small_chunks_runs_the_parser_only_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = 0
+    data_received = connections.Protocol.data_received
+
+    def counted(self: connections.Protocol, data: bytes) -> None:
+        nonlocal parsed
+        parsed += not data
+        data_received(self, data)
+
+    monkeypatch.setattr(connections.Protocol, "data_received", counted)
+    connection = connect(echo_all)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n".encode())
+    connection.feed(b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
+    assert (await connection.answer()).text == answered("/x", b"x" * 20_000)
+    assert parsed < 100
+
+
 # ------------------------------------------------------------------------------------------------ unfinished heads
 
 BEGUN = f"GET /x HTTP/1.1\r\n{HOST}".encode()
