@@ -81,7 +81,7 @@ promises: binaries ## every promise of the API, of admission and of custom resou
 differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
 	$(BIN)/python -m tests.e2e.corpus $(ARGS)
 
-hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of its own: some eight minutes (ARGS=--help)
+hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of its own: some fourteen minutes (ARGS=--help)
 	$(BIN)/python -m tests.hostile $(ARGS)
 
 faults: venv ## faults in a store of each form and in its servers, drawn from a seed, and a judge of all that clients got (ARGS=--help; python -m tests.faults.bugs plants bugs that it must find)

@@ -282,7 +282,7 @@ class Transport(asyncio.Transport):
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as e:
-            broken = e.with_traceback(None)  # which would hold this frame, and so the error itself
+            broken = e.with_traceback(None)  # a traceback would hold this frame, and so the error itself
         try:
             if self._asked:
                 self._answer()

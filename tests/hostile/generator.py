@@ -62,6 +62,9 @@ METADATA = (
 REFUSALS = "refusals"
 """The family whose requests are refused, and held to the budget of a refusal."""
 
+SELDOM = 0.8
+"""The share of definitions in whose place another family is drawn: a changed definition is served after a second or two."""
+
 
 class Generator:
     """Draws requests. Each is drawn by itself, from the seed, its number and its family: to have the thousandth again, the 999 before it
@@ -120,7 +123,11 @@ class Generator:
         self._version = self.pick(VERSIONS)
 
     def _family(self, number: int) -> str:
-        return random.Random(f"{self._seed}/{number}").choice(self._families)
+        drawn = random.Random(f"{self._seed}/{number}")
+        family = drawn.choice(self._families)
+        if family == custom.DEFINITION and drawn.random() < SELDOM:
+            family = drawn.choice(self._families)
+        return family
 
     # Sizes and texts.
 
@@ -724,6 +731,7 @@ class Generator:
             lambda: '{"spec":' * depth + "null" + "}" * depth,
             lambda: '{"metadata":{"annotations":' + self.filling(length) + "}}",
             lambda: '{"metadata":{"labels":' + self.filling(length) + "}}",
+            lambda: '{"metadata":{"labels":{' + self.many(length, '"k@":null') + "}}}",
             lambda: '{"metadata":{"finalizers":' + self._elements(length) + "}}",
             lambda: '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self.filling(length) + "}}}]}}",
             lambda: self.filling(length),
@@ -1022,15 +1030,12 @@ class Generator:
             )
         kind, length = self.kind(), self.size(self.most, least=self.most // 8)
         count = max(length // 12, 1)
-        match self.pick(("json", "merge", "yaml", "block", "wrong yaml", "protobuf")):
+        match self.pick(("json", "yaml", "block", "wrong yaml", "protobuf")):
             case "json":
                 value = self.pick(('"k@":"v"', '"\\"@":1', '"@":{}')).replace("{}", "[]")
                 many = ",".join(value.replace("@", str(at)) for at in range(count))
                 text = json.dumps({**self.object(kind), "x": "@hole@"}).replace('"@hole@"', "{" + many + "}")
                 return self._send(family, kind, JSON, text)
-            case "merge":
-                many = ",".join(f'"k{at}":null' for at in range(count))
-                return self._patched(family, kind, PATCHES[1], '{"metadata":{"labels":{' + many + "}}}")
             case "yaml":
                 return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
             case "wrong yaml":

@@ -1,4 +1,4 @@
-"""What a request makes is freed with its answer.
+"""A request leaves no reference cycles: its body and its objects are freed with the answer.
 
 A server looks for reference cycles seldom, and no other thread runs meanwhile. Cycles would hold large bodies until then, and delay all."""
 
@@ -24,7 +24,7 @@ CLASSES = f"/apis/{GROUP}/v1/deviceclasses"
 CLAIMS = f"/apis/{GROUP}/v1/namespaces/default/resourceclaims"
 TIMES = 20
 FEW = 2
-"""Objects a request. What belongs to none, such as a connection of the store, may leave some."""
+"""Objects a request. The work of no request, such as a connection of the store, may leave some."""
 LARGE = "x" * 200_000
 COUNTER = """
 import gc, os, signal
