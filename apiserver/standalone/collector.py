@@ -85,7 +85,10 @@ class Collector:
                 self._unlisted.get(resource, {}).pop(at, None)
             # Most objects have no owners, and never had any.
             if at in self._graph or graph.counts(entry):
-                self._add(self._graph.put(at, graph.facts(entry)))
+                changed = tuple(self._graph.put(at, graph.facts(entry)))
+                self._add(changed)
+                if at not in changed:
+                    graph.forget(entry)
 
     def removed(self, resource: str, entry: Entry) -> None:
         self._add(self._graph.remove(Id(resource, entry.key), entry.uid.decode()))
@@ -103,6 +106,7 @@ class Collector:
             return
         await graph.prepare(entry)
         facts = graph.facts(entry)
+        graph.forget(entry)
         if facts.deleting and facts.orphaning:
             await self._orphan(at, facts)
         elif facts.waiting:
@@ -180,7 +184,7 @@ class Collector:
         entry = self._stores[resource.storage_name].view().get(key)
         if entry is None or not entry.readable or entry.uid.decode() != owner.uid:
             return Verdict.DANGLING
-        return Verdict.WAITING if graph.facts(entry).waiting else Verdict.SOLID
+        return Verdict.WAITING if graph.waits(entry) else Verdict.SOLID
 
     # Writes
 

@@ -7,7 +7,6 @@ Only objects with owners, or whose deletion waits for the collector, take memory
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -85,9 +84,27 @@ def is_large(entry: Entry) -> bool:
     return len(entry.body) > READ_OWNERS.limit
 
 
-@functools.lru_cache(2)
+_large: dict[Entry, Facts] = {}
+"""The facts of the large objects that are being worked on, of two at most."""
+
+
 def _of_large(entry: Entry) -> Facts:
-    return _read(entry)
+    found = _large.get(entry)
+    if found is None:
+        found = _large[entry] = _read(entry)
+        for old in tuple(_large)[:-2]:
+            forget(old)
+    return found
+
+
+def forget(entry: Entry) -> None:
+    """Free the facts of an object that nobody works on any more. They may take several times its bytes."""
+    _large.pop(entry, None)
+
+
+def waits(entry: Entry) -> bool:
+    """Return whether a stored object waits until its dependents are deleted."""
+    return _DELETED in entry.body and facts(entry).waiting
 
 
 def counts(entry: Entry) -> bool:

@@ -72,6 +72,8 @@ async def test_large_object_is_read_in_a_thread_and_only_once(monkeypatch: pytes
     await reading.prepare(large)
     assert len(facts(large).owners) == len(owners)
     assert [name.split("_")[0] for name in threads] == ["owners"]
+    reading.forget(large)
+    assert not reading._large
 
 
 def test_object_is_looked_at_when_it_gets_owners(graph: Graph) -> None:
@@ -178,7 +180,7 @@ def test_graph_takes_less_than_twice_the_bytes_of_many_owners() -> None:
     tracemalloc.start()
     try:
         list(graph.put(A, facts(stored)))
-        reading._of_large.cache_clear()
+        reading.forget(stored)
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
