@@ -70,6 +70,8 @@ def upstream(server: Server) -> Store:
         reply = server.ask("PUT", LAMP, {**made(server.hook, version, only=only), "metadata": present["metadata"]})
         assert reply.status == 200, reply.text
         wait_until_stored(server, version, only=only)
+        if only:  # its former handler may serve for a moment; the new one cannot read `three`
+            until(lambda: server.ask("GET", f"{V2}/three").status == 500, "the new handler serves")
 
     return store
 
