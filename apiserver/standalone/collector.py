@@ -9,12 +9,13 @@ up; objects with other owners are left alone. Upstream: kubernetes/kubernetes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from apiserver.kinds.served import Kinds
+from apiserver.runtime.offload import READ_OWNERS
 from apiserver.schema.resource import Object, Resource
 from apiserver.standalone import graph
 from apiserver.standalone.graph import Facts, Graph, Id, Owner
@@ -65,18 +66,24 @@ class Collector:
 
     async def run(self) -> None:
         """Collect until cancelled."""
-        await self._queue.run()
+        try:
+            await self._queue.run()
+        finally:
+            READ_OWNERS.pool.submit(self._graph.clear)  # millions of edges would be freed in one step
 
     # Listener
 
     def begun(self, resource: str) -> None:
         self._unlisted[resource] = dict.fromkeys(self._graph.known(resource))
 
-    def listed(self, resource: str) -> None:
+    def listed(self, resource: str) -> Iterator[None]:
         for at in self._unlisted.pop(resource, ()):
             self._add(self._graph.remove(at, self._graph.uid(at)))
+            yield
         # An owner may be among what was removed unseen.
-        self._add(self._graph)
+        for at in tuple(self._graph):
+            self._queue.add(at)
+            yield
 
     def seen(self, resource: str, entry: Entry) -> None:
         if entry.readable:
@@ -168,7 +175,7 @@ class Collector:
             namespace = at.key.rpartition("/")[0]
             if resource is None or (resource.namespaced and not namespace):
                 return None
-            verdict = self._verdict(resource, namespace, owner)
+            verdict = await self._verdict(resource, namespace, owner)
             if found.get(owner.uid, Verdict.DANGLING) is Verdict.DANGLING:
                 found[owner.uid] = verdict
         return found
@@ -179,12 +186,12 @@ class Collector:
         served = resource is not None and self._kinds.at(group, version, resource.plural) is not None
         return resource.stored if resource is not None and served and not resource.virtual else None
 
-    def _verdict(self, resource: Resource, namespace: str, owner: Owner) -> Verdict:
+    async def _verdict(self, resource: Resource, namespace: str, owner: Owner) -> Verdict:
         key = keys.key(namespace if resource.namespaced else "", owner.name)
         entry = self._stores[resource.storage_name].view().get(key)
         if entry is None or not entry.readable or entry.uid.decode() != owner.uid:
             return Verdict.DANGLING
-        return Verdict.WAITING if graph.waits(entry) else Verdict.SOLID
+        return Verdict.WAITING if await graph.waits(entry) else Verdict.SOLID
 
     # Writes
 
@@ -200,7 +207,12 @@ class Collector:
             if e.code == 404:
                 return
             newest = self._stores[at.resource].view().get(at.key)
-            if e.code != 409 or newest is None or graph.facts(newest)[:2] != facts[:2]:
+            if e.code != 409 or newest is None:
+                raise
+            await graph.prepare(newest)
+            found = graph.facts(newest)
+            graph.forget(newest)
+            if (found.uid, found.owners) != (facts.uid, facts.owners):
                 raise
             await self._writes.delete(
                 resource, namespace, name, DeleteOptions(uid=facts.uid, preconditions=True, propagation_policy=policy)

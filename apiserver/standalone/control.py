@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from apiserver.apimachinery.request import COLLECTOR, EMPTIER, MASTERS, User
 from apiserver.audit.record import Auditor
@@ -85,9 +85,9 @@ class Control:
         for listener in self._listeners:
             listener.removed(resource, entry)
 
-    def listed(self, resource: str) -> None:
+    def listed(self, resource: str) -> Iterator[None]:
         for listener in self._listeners:
-            listener.listed(resource)
+            yield from listener.listed(resource)
 
 
 def serves_namespaces(kinds: Kinds) -> bool:

@@ -7,6 +7,7 @@ pace. It holds nothing itself. When the ring has moved past it, it begins again 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from time import perf_counter
 from typing import Protocol
 
@@ -38,8 +39,8 @@ class Listener(Protocol):
     def begun(self, resource: str) -> None:
         """Expect all existing objects from the beginning: objects that are not reported again were removed."""
 
-    def listed(self, resource: str) -> None:
-        """Note that all existing objects were reported."""
+    def listed(self, resource: str) -> Iterator[None]:
+        """Note that all existing objects were reported: a piece of work for each item of the result."""
 
 
 class Follower:
@@ -85,7 +86,8 @@ class Follower:
                 await graph.prepare(entry)
                 listener.seen(name, entry)
                 began = await _yielded(began)
-            listener.listed(name)
+            for _ in listener.listed(name):
+                began = await _yielded(began)
             while True:
                 self._watcher, self._reported = None, watcher.position
                 while events := watcher.pull():

@@ -135,8 +135,8 @@ class Provisioner:
     def begun(self, resource: str) -> None:
         return None
 
-    def listed(self, resource: str) -> None:
-        return None
+    def listed(self, resource: str) -> Iterator[None]:
+        return iter(())
 
     def seen(self, resource: str, entry: Entry) -> None:
         if resource in self._namespaced and entry.namespace not in self._seen:
@@ -166,9 +166,10 @@ class Emptier:
     def begun(self, resource: str) -> None:
         return None
 
-    def listed(self, resource: str) -> None:
-        for name in self._terminating:
+    def listed(self, resource: str) -> Iterator[None]:
+        for name in tuple(self._terminating):
             self._queue.add(name)
+            yield
 
     def seen(self, resource: str, entry: Entry) -> None:
         if resource == self._resource.storage_name and entry.fields[0] == TERMINATING:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import tracemalloc
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.kinds.served import Kinds
+from apiserver.resources import RESOURCES
+from apiserver.runtime.offload import READ_OWNERS
 from apiserver.standalone import graph as reading
+from apiserver.standalone.collector import Collector
 from apiserver.standalone.graph import Facts, Graph, Id, Owner, facts
 from apiserver.watchcache.entry import Entry, Key, Revision
 
@@ -23,9 +28,10 @@ def owned(uid: str, *owners: str, blocks: bool = False, **more: bool) -> Facts:
     return Facts(uid, references, **more)
 
 
-@pytest.fixture
-def graph() -> Graph:
-    """`b` and `c` belong to `a`, which must wait for `b`; `c` belongs to `b` too."""
+@pytest.fixture(params=[reading.MANY, 0], ids=["few", "many"])
+def graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """`b` and `c` belong to `a`, which must wait for `b`; `c` belongs to `b` too. With "many", each has too many for shared dicts."""
+    monkeypatch.setattr(reading, "MANY", request.param)
     graph = Graph()
     list(graph.put(A, Facts("a")))
     list(graph.put(B, owned("b", "a", blocks=True)))
@@ -74,6 +80,72 @@ async def test_large_object_is_read_in_a_thread_and_only_once(monkeypatch: pytes
     assert [name.split("_")[0] for name in threads] == ["owners"]
     reading.forget(large)
     assert not reading._large
+
+
+async def test_large_objects_are_read_in_threads_while_many_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = [{"apiVersion": "v1", "kind": "Thing", "name": "n", "uid": f"u{at}"} for at in range(2_000)]
+    threads, all_read = list[threading.Thread](), threading.Event()
+    many, read = [entry(ownerReferences=owners) for _ in range(6)], reading._read
+
+    def noting(found: Entry) -> Facts:
+        threads.append(threading.current_thread())
+        if len(threads) == len(many):
+            all_read.set()
+        return read(found)
+
+    async def work(on: Entry) -> None:
+        await reading.prepare(on)
+        all_read.wait(60)  # the event loop is busy
+        assert len(facts(on).owners) == len(owners)
+
+    monkeypatch.setattr(reading, "_read", noting)
+    await asyncio.gather(*map(work, many))
+    assert len(threads) == len(many)
+    assert threading.current_thread() not in threads
+    for each in many:
+        reading.forget(each)
+
+
+async def test_owners_of_a_large_object_are_collected_in_a_thread() -> None:
+    owners = [
+        {"apiVersion": "v1", "kind": "Thing", "name": "n", "uid": f"u{at}", "blockOwnerDeletion": True}
+        for at in range(20_000)
+    ]
+    large, graph = entry(ownerReferences=owners), Graph()
+    await reading.prepare(large)
+    tracemalloc.start()
+    try:
+        list(graph.put(A, facts(large)))
+        reading.forget(large)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 10, "bytes that the event loop took for it"
+    finally:
+        tracemalloc.stop()
+    assert list(graph.dependents("u7")) == [A]
+    assert graph.blocked("u19999")
+    list(graph.remove(A, "u"))
+    assert not graph.blocked("u19999")
+
+
+async def test_collector_goes_through_known_objects_in_pieces_and_forgets_them_in_the_end() -> None:
+    async def caught_up() -> None:
+        return None
+
+    collector = Collector(Kinds(RESOURCES), {}, cast("Any", None), caught_up=caught_up)
+    collector.begun("things")
+    for at in range(100):
+        body = entry(ownerReferences=[{"apiVersion": "v1", "kind": "Thing", "name": "n", "uid": "a"}]).body
+        collector.seen("things", Entry(Key(f"ns/{at}"), Revision(1), body, {}, ()))
+    known = collector._graph
+    list(known.put(A, facts(entry(ownerReferences=[{"uid": f"u{at}"} for at in range(2 * reading.MANY)]))))
+    assert sum(1 for _ in collector.listed("things")) == len(known) == collector.pending == 101
+
+    running = asyncio.ensure_future(collector.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert await READ_OWNERS.run(len, known) == 0
+    assert not known.dependents("a")
+    assert not known.dependents("u1")
 
 
 def test_object_is_looked_at_when_it_gets_owners(graph: Graph) -> None:
@@ -156,16 +228,18 @@ _FACTS = st.builds(
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from((A, B, C)), st.none() | _FACTS)))
-def test_edges_are_those_of_the_newest_facts(changes: list[tuple[Id, Facts | None]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from((A, B, C)), st.none() | _FACTS)), st.sampled_from((reading.MANY, 2)))
+def test_edges_are_those_of_the_newest_facts(changes: list[tuple[Id, Facts | None]], many: int) -> None:
     graph, newest = Graph(), dict[Id, Facts]()
-    for at, now in changes:
-        if now is None:
-            list(graph.remove(at, "u"))
-            newest.pop(at, None)
-        else:
-            list(graph.put(at, now))
-            newest[at] = now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "MANY", many)
+        for at, now in changes:
+            if now is None:
+                list(graph.remove(at, "u"))
+                newest.pop(at, None)
+            else:
+                list(graph.put(at, Facts(now.uid, now.owners)))
+                newest[at] = now
     for uid in "wxyz":
         owned_by = {at: [owner for owner in now.owners if owner.uid == uid] for at, now in newest.items()}
         assert set(graph.dependents(uid)) == {at for at, owners in owned_by.items() if owners}
