@@ -14,6 +14,8 @@ import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
+from tests.fixtures.proxy import stop_listening
+
 Pid = Callable[[], int | None]
 _PIECE = 1 << 16
 _SOCK_DIAG, _BY_FAMILY, _REQUEST, _HEADER = 4, 20, 1, 16
@@ -52,8 +54,7 @@ class Network:
 
     async def close(self) -> None:
         for listener in self._listeners:
-            listener.close()
-        await asyncio.sleep(0)  # connections that were accepted already get their task
+            await stop_listening(listener)
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
