@@ -111,9 +111,7 @@ class Collector:
         entry = self._stores[at.resource].view().get(at.key)
         if entry is None or not entry.readable:
             return
-        await graph.prepare(entry)
-        facts = graph.facts(entry)
-        graph.forget(entry)
+        facts = await graph.read(entry)
         if facts.deleting and facts.orphaning:
             await self._orphan(at, facts)
         elif facts.waiting:
@@ -209,9 +207,7 @@ class Collector:
             newest = self._stores[at.resource].view().get(at.key)
             if e.code != 409 or newest is None:
                 raise
-            await graph.prepare(newest)
-            found = graph.facts(newest)
-            graph.forget(newest)
+            found = await graph.read(newest)
             if (found.uid, found.owners) != (facts.uid, facts.owners):
                 raise
             await self._writes.delete(

@@ -92,7 +92,8 @@ class Follower:
                 self._watcher, self._reported = None, watcher.position
                 while events := watcher.pull():
                     for event in events:
-                        await graph.prepare(event.entry)
+                        if event.type is not EventType.DELETED:  # only the uid of a removed object counts
+                            await graph.prepare(event.entry)
                         _report(listener, name, event)
                         began = await _yielded(began)
                     self._reported = watcher.position

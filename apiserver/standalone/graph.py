@@ -131,12 +131,17 @@ def forget(entry: Entry) -> None:
     _large.pop(entry, None)
 
 
+async def read(entry: Entry) -> Facts:
+    """Return the facts of a stored object, and keep nothing. A large one is read in a thread, unless `prepare` has read it."""
+    await prepare(entry)
+    found = facts(entry)
+    forget(entry)
+    return found
+
+
 async def waits(entry: Entry) -> bool:
     """Return whether a stored object waits until its dependents are deleted."""
-    if _DELETED not in entry.body:
-        return False
-    await prepare(entry)
-    return facts(entry).waiting
+    return _DELETED in entry.body and (await read(entry)).waiting
 
 
 def counts(entry: Entry) -> bool:

@@ -78,8 +78,9 @@ async def test_large_object_is_read_in_a_thread_and_only_once(monkeypatch: pytes
     await reading.prepare(large)
     assert len(facts(large).owners) == len(owners)
     assert [name.split("_")[0] for name in threads] == ["owners"]
-    reading.forget(large)
+    assert await reading.read(large) == facts(large)
     assert not reading._large
+    assert len(threads) == 2, "once by a thread, and once by this test when nothing was kept any more"
 
 
 async def test_large_objects_are_read_in_threads_while_many_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
