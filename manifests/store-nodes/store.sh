@@ -33,30 +33,34 @@ ask_sentinels() {
   done
 }
 
-# The address that two of the three sentinels name as the primary.
+# The address that two or all of the sentinels name as the primary, in answers to SENTINEL MASTER. None if an answer differs:
+# one sentinel is the first to know that another node has taken over.
 named() {
-  ask_sentinels SENTINEL GET-MASTER-ADDR-BY-NAME "$name" | sed -n 's/^\([0-9a-f.:]*\) [0-9]* *$/\1/p' | sort | uniq -d | grep .
+  echo "$1" | sed -n 's/^name [^ ]* ip \([0-9a-f.:]*\) .*/\1/p' | sort | uniq -c | {
+    read -r count found && ! read -r _ && [ "$count" -ge 2 ] && echo "$found"
+  }
 }
 
-# Whether the sentinels are about to let another node take over, or must: a primary that lost its volume would empty its replicas.
+# Whether, by the same answers, another node is about to take over, or must: a primary that lost its volume would empty its replicas.
 replaced() {
-  told=$(ask_sentinels SENTINEL MASTER "$name")
-  case "$told" in
+  case "$1" in
     *failover_in_progress*) return 0 ;;
   esac
-  [ ! -d "$data/appendonlydir" ] && echo "$told" | grep -q 'num-slaves [1-9]'
+  [ ! -d "$data/appendonlydir" ] && echo "$1" | grep -q 'num-slaves [1-9]'
 }
 
 node() {
   me=$(address "$ordinal")
-  until primary=$(named); do
-    echo "waiting: no two sentinels name the same primary"
+  while :; do
+    told=$(ask_sentinels SENTINEL MASTER "$name")
+    if ! primary=$(named "$told"); then
+      echo "waiting: no two sentinels name a primary, or they name several"
+    elif [ "$primary" = "$me" ] && replaced "$told"; then
+      echo "waiting: another node takes over"
+    else
+      break
+    fi
     sleep 1
-  done
-  while [ "$primary" = "$me" ] && replaced; do
-    echo "waiting: another node takes over"
-    sleep 1
-    primary=$(named) || primary=$me
   done
   {
     echo "include $etc/conf/valkey.conf"
@@ -74,7 +78,7 @@ node() {
 sentinel() {
   me=$(address "$ordinal") conf=$data/sentinel.conf
   if [ ! -s "$conf" ]; then
-    primary=$(named) || primary=$(address 0)
+    primary=$(named "$(ask_sentinels SENTINEL MASTER "$name")") || primary=$(address 0)
     {
       echo "sentinel monitor $name $primary $port 2"
       echo "sentinel down-after-milliseconds $name 5000"

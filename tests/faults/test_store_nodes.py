@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import yaml
@@ -25,6 +26,7 @@ from tests.fixtures.valkey import packed, reply, server_binary
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = PROJECT / "manifests" / "store-nodes" / "store.sh"
 CONF = PROJECT / "manifests" / "base" / "valkey-configmap.yaml"
+NAME = "sluice-valkey"
 ADMIN, SERVING = "of-the-admin", "of-the-server"
 RESOURCE = "faults.example.com/things"
 CLI = f"""#!/bin/sh
@@ -44,7 +46,7 @@ class Pod:
     """The two containers of one pod, and its volume."""
 
     def __init__(self, folder: pathlib.Path, programs: pathlib.Path, number: int, ports: tuple[int, int]) -> None:
-        self.address, self.port = f"127.0.77.{number + 1}", ports[0]
+        self.address, (self.port, self.sentinel_port) = f"127.0.77.{number + 1}", ports
         self.folder, self.data = folder, folder / "data"
         for name in ("data", "etc/conf", "etc/auth"):
             (folder / name).mkdir(parents=True)
@@ -55,18 +57,18 @@ class Pod:
         (folder / "etc/conf/valkey.conf").write_text(f"{conf}bind {self.address}\n")
         self._environ = {
             "PATH": f"{programs}:{os.environ['PATH']}",
-            "POD_NAME": f"sluice-valkey-{number}",
+            "POD_NAME": f"{NAME}-{number}",
             "POD_NAMESPACE": "sluice-system",
             "STORE_DATA": str(self.data),
             "STORE_ETC": str(folder / "etc"),
             "STORE_LOCAL": self.address,
-            "STORE_PORT": str(ports[0]),
-            "STORE_SENTINEL_PORT": str(ports[1]),
+            "STORE_PORT": str(self.port),
+            "STORE_SENTINEL_PORT": str(self.sentinel_port),
         }
         self._running: list[Process] = []
 
-    def start(self) -> None:
-        for word in ("sentinel", "node"):
+    def start(self, *words: str) -> None:
+        for word in words or ("sentinel", "node"):
             command = ["sh", str(SCRIPT), word]
             self._running.append(self._process(command, word))
 
@@ -102,21 +104,47 @@ class Pod:
         self._running.clear()
 
     def ask(self, *words: str) -> bytes:
-        with socket.create_connection((self.address, self.port), 5) as connection, connection.makefile("rb") as replies:
-            connection.sendall(packed("AUTH", ADMIN) + packed(*words))
+        """Ask the node."""
+        return self._ask(self.port, ["AUTH", ADMIN], words)
+
+    def ask_sentinel(self, *words: str) -> bytes:
+        return self._ask(self.sentinel_port, ["AUTH", "store", ADMIN], words)
+
+    def _ask(self, port: int, login: Sequence[str], words: Sequence[str]) -> bytes:
+        with socket.create_connection((self.address, port), 5) as connection, connection.makefile("rb") as replies:
+            connection.sendall(packed(*login) + packed(*words))
             reply(replies)
             answer: bytes = reply(replies)
             return answer
 
     @property
-    def primary(self) -> bool:
+    def role(self) -> str:
+        """Return "master" or "slave"; "" while the node does not answer."""
         with contextlib.suppress(OSError, RuntimeError):
-            return b"role:master" in self.ask("INFO", "replication")
+            found = re.search(rb"role:(\w+)", self.ask("INFO", "replication"))
+            return found[1].decode() if found else ""
+        return ""
+
+    @property
+    def primary(self) -> bool:
+        return self.role == "master"
+
+    @property
+    def watched(self) -> bool:
+        """Whether its sentinel answers."""
+        with contextlib.suppress(OSError, RuntimeError):
+            return self.ask_sentinel("PING") == b"PONG"
         return False
+
+    def follow(self, other: Pod) -> None:
+        """Make its sentinel believe that another pod has become the primary."""
+        self.ask_sentinel("SENTINEL", "REMOVE", NAME)
+        self.ask_sentinel("SENTINEL", "MONITOR", NAME, other.address, str(other.port), "2")
 
 
 @pytest.fixture
-def pods(tmp_path: pathlib.Path) -> Iterator[list[Pod]]:
+def stopped(tmp_path: pathlib.Path) -> Iterator[list[Pod]]:
+    """Three pods that do not run yet."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "valkey-server").symlink_to(server_binary())
@@ -126,13 +154,18 @@ def pods(tmp_path: pathlib.Path) -> Iterator[list[Pod]]:
     ports = free_port(), free_port()
     made = [Pod(tmp_path / f"pod-{number}", programs, number, ports) for number in range(3)]
     try:
-        for pod in made:
-            pod.start()
-        until(lambda: all(pod.ready() for pod in made), seconds=120)
         yield made
     finally:
         for pod in made:
             pod.kill()
+
+
+@pytest.fixture
+def pods(stopped: list[Pod]) -> list[Pod]:
+    for pod in stopped:
+        pod.start()
+    until(lambda: all(pod.ready() for pod in stopped), seconds=120)
+    return stopped
 
 
 def _primary(pods: list[Pod]) -> Pod:
@@ -147,8 +180,8 @@ def _replaced(pods: list[Pod], old: Pod) -> None:
 
 
 def _init(pods: list[Pod]) -> None:
-    hosts = ",".join(f"{pod.address}:{pod._environ['STORE_SENTINEL_PORT']}" for pod in pods)
-    options = StoreOptions(url=f"redis+sentinel://default:{ADMIN}@{hosts}/sluice-valkey")
+    hosts = ",".join(f"{pod.address}:{pod.sentinel_port}" for pod in pods)
+    options = StoreOptions(url=f"redis+sentinel://default:{ADMIN}@{hosts}/{NAME}")
     asyncio.run(administration.init(options, [RESOURCE]))
 
 
@@ -171,6 +204,25 @@ def test_handover_without_an_answer_ends_in_its_seconds(pods: list[Pod], tmp_pat
     code = primary.call("handover", **environ)
     assert (code, primary.primary) == (124, True)
     assert HANDOVER_SECONDS <= time.monotonic() - started < HANDOVER_SECONDS + SLOW_TRY_SECONDS
+
+
+def test_node_that_two_sentinels_name_waits_while_the_third_one_names_another(stopped: list[Pod]) -> None:
+    """One sentinel is the first to know that another node has taken over: two primaries would be the answer."""
+    first, second, third = stopped
+    for pod in stopped:
+        pod.start("sentinel")
+    until(lambda: all(pod.watched for pod in stopped), seconds=120)
+    third.follow(second)
+
+    first.start("node")
+
+    log = first.folder / "node.log"
+    until(lambda: "they name several" in log.read_text(), seconds=120)
+    assert first.role == ""
+    for pod in (first, second):
+        pod.follow(second)
+    until(lambda: first.role != "", seconds=120)
+    assert first.role == "slave"
 
 
 def test_store_of_three_pods_keeps_its_data_in_a_rolling_restart_a_crash_and_the_loss_of_a_volume(
