@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import logging
 import os
 import pathlib
@@ -15,6 +16,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from apiserver.apimachinery import releases
+from apiserver.config import logs
+from apiserver.runtime import garbage
 from tests.e2e.controlplane import binaries
 from tests.fixtures import cases, steps
 
@@ -158,9 +161,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
-def configured_log() -> Iterator[None]:
-    """Restore the log of the process, which a start of the program configures."""
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+def configured_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore the log of this process, and its hook for errors that nobody can catch: a start of the program sets both."""
+    # Its thread would never end.
+    monkeypatch.setattr(garbage, "collect_elsewhere", lambda afterwards, *, busy: None)
+    root, ours = logging.getLogger(), logging.getLogger("apiserver")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    hook = sys.unraisablehook
     yield
-    logging.getLogger().handlers[:] = handlers
-    logging.getLogger().setLevel(level)
+    for handler in root.handlers:
+        if isinstance(handler, logs.LimitedHandler):
+            # The test's standard error is closed: its last lines go nowhere.
+            handler.stream = io.StringIO()
+            handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    sys.unraisablehook = hook

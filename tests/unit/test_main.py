@@ -18,7 +18,7 @@ from apiserver import __main__ as program
 from apiserver.serving import listener
 from tests.fixtures.authorities import issue
 
-pytestmark = pytest.mark.usefixtures("configured_log")
+pytestmark = pytest.mark.usefixtures("configured_process")
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from apiserver.apiextensions import loading
 from tests.fixtures.authorities import issue
 from tests.fixtures.definitions import GROUP, definition, write
 
+pytestmark = pytest.mark.usefixtures("configured_process")
+
 Object = dict[str, Any]
 Print = Callable[..., list[Object]]
 

@@ -10,7 +10,7 @@ import pytest
 from apiserver import __main__ as program
 from tests.fixtures.authorities import issue
 
-pytestmark = pytest.mark.usefixtures("configured_log")
+pytestmark = pytest.mark.usefixtures("configured_process")
 
 USERS = issue("users", ca=True)
 OURS, OTHERS = issue("ours", USERS), issue("others", USERS)

@@ -123,11 +123,13 @@ def test_failing_health_checks_are_named_with_their_reasons() -> None:
     ]
 
 
+@pytest.mark.usefixtures("configured_process")
 def test_doctor_exits_with_two_without_a_kubeconfig(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["doctor"], {}) == 2
     assert "no kubeconfig: name one with --kubeconfig" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("configured_process")
 def test_doctor_exits_with_two_for_a_context_that_is_missing(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
