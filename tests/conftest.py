@@ -162,12 +162,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def configured_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restore the log of this process, and its hook for errors that nobody can catch: a start of the program sets both."""
+    """Restore what a start of the program sets for its process: the log, the hook for unraisable errors, how often threads change."""
     # Its thread would never end.
     monkeypatch.setattr(garbage, "collect_elsewhere", lambda afterwards, *, busy: None)
     root, ours = logging.getLogger(), logging.getLogger("apiserver")
     handlers, levels = root.handlers[:], (root.level, ours.level)
-    hook = sys.unraisablehook
+    hook, interval = sys.unraisablehook, sys.getswitchinterval()
     yield
     for handler in root.handlers:
         if isinstance(handler, logs.LimitedHandler):
@@ -178,3 +178,4 @@ def configured_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
     sys.unraisablehook = hook
+    sys.setswitchinterval(interval)

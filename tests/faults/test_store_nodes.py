@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import yaml
@@ -103,19 +104,18 @@ class Pod:
             process.stop(number)
         self._running.clear()
 
-    def ask(self, *words: str) -> bytes:
+    def ask(self, *words: str) -> Any:
         """Ask the node."""
         return self._ask(self.port, ["AUTH", ADMIN], words)
 
-    def ask_sentinel(self, *words: str) -> bytes:
+    def ask_sentinel(self, *words: str) -> Any:
         return self._ask(self.sentinel_port, ["AUTH", "store", ADMIN], words)
 
-    def _ask(self, port: int, login: Sequence[str], words: Sequence[str]) -> bytes:
+    def _ask(self, port: int, login: Sequence[str], words: Sequence[str]) -> Any:
         with socket.create_connection((self.address, port), 5) as connection, connection.makefile("rb") as replies:
             connection.sendall(packed(*login) + packed(*words))
             reply(replies)
-            answer: bytes = reply(replies)
-            return answer
+            return reply(replies)
 
     @property
     def role(self) -> str:
@@ -133,7 +133,7 @@ class Pod:
     def watched(self) -> bool:
         """Whether its sentinel answers."""
         with contextlib.suppress(OSError, RuntimeError):
-            return self.ask_sentinel("PING") == b"PONG"
+            return bool(self.ask_sentinel("PING") == b"PONG")
         return False
 
     def follow(self, other: Pod) -> None:
@@ -252,4 +252,28 @@ def test_store_of_three_pods_keeps_its_data_in_a_rolling_restart_a_crash_and_the
     old.data.mkdir()
     old.start()
     _replaced(pods, old)
-    assert all(pod.ask("EXISTS", f"{{sl:{RESOURCE}}}:m") == 1 for pod in pods)  # type: ignore[comparison-overlap]
+    assert all(pod.ask("EXISTS", f"{{sl:{RESOURCE}}}:m") == 1 for pod in pods)
+
+
+def test_store_whose_pods_all_stop_comes_back_though_one_lost_its_volume(pods: list[Pod]) -> None:
+    """The sentinel without a volume starts first, and names the first pod until the others tell it the primary."""
+    _init(pods)
+    pods[0].call("handover")
+    primary = _primary(pods)
+    [lost] = [pod for pod in pods[1:] if pod is not primary]
+    until(lambda: all(pod.ready() for pod in pods), seconds=120)
+    for pod in pods:
+        pod.kill()
+    shutil.rmtree(lost.data)
+    lost.data.mkdir()
+
+    lost.start()
+    until(lambda: lost.watched, seconds=120)
+    assert lost.ask_sentinel("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[0].decode() == pods[0].address
+    for pod in pods:
+        if pod is not lost:
+            pod.start()
+
+    until(lambda: all(pod.ready() for pod in pods), seconds=120)
+    assert len([pod for pod in pods if pod.primary]) == 1
+    assert all(pod.ask("EXISTS", f"{{sl:{RESOURCE}}}:m") == 1 for pod in pods)
