@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -129,6 +129,30 @@ async def created_at_last(store: Store, key: str) -> Entry:
     return await at_last(lambda: create(store, key))
 
 
+async def held_up(
+    replicas: Sequence[Server], store: Store, ask: Callable[[], Coroutine[Any, Any, Entry]]
+) -> asyncio.Task[Entry]:
+    """Stop replicas and start a write. Return its task once the primary has executed it.
+
+    Where the machine stands still for seconds, the primary has not heard of its replicas and refuses the write: it is started again.
+    """
+    while True:
+        before = store.applied
+        for replica in replicas:
+            replica.signal(signal.SIGSTOP)
+        writing = asyncio.create_task(ask())
+        await eventually(partial(_begun, writing, store, before))
+        if not writing.done() or not isinstance(writing.exception(), Unavailable):
+            return writing
+        for replica in replicas:
+            replica.signal(signal.SIGCONT)
+        await at_last(store.barrier)
+
+
+def _begun(writing: asyncio.Task[Entry], store: Store, before: Revision) -> bool:
+    return writing.done() or store.applied > before
+
+
 def length(server: Server, resource: str) -> int:
     return int(server("XLEN", Commands(resource).keys.log))
 
@@ -215,12 +239,12 @@ async def test_unconfirmed_write_gets_an_unknown_outcome_and_the_next_ones_a_ref
     trio: Trio, resource: str, opened: Opened, patience: Patience
 ) -> None:
     store = await opened()
-    await create(store, "a")
+    await created_at_last(store, "a")
     patience(0.5)
     unconfirmed = metrics.STORE_UNCONFIRMED_WRITES.only.value
-    trio.signal(signal.SIGSTOP)
+    writing = await held_up(trio.replicas, store, lambda: create(store, "b"))
     with pytest.raises(OutcomeUnknown, match="of 1 at the primary"):
-        await create(store, "b")
+        await writing
     assert metrics.STORE_UNCONFIRMED_WRITES.only.value == unconfirmed + 1
     executed = length(trio.primary, resource)
     with pytest.raises(Unavailable, match="of 1 at the primary"):
@@ -233,12 +257,12 @@ async def test_unconfirmed_write_gets_an_unknown_outcome_and_the_next_ones_a_ref
     trio.signal(signal.SIGCONT)
     await created_at_last(store, "c")
     with pytest.raises(KeyExists):
-        await create(store, "b")
+        await created_at_last(store, "b")
 
 
 async def test_consistent_reads_fail_while_no_replica_is_in_step(trio: Trio, opened: Opened) -> None:
     store = await opened()
-    entry = await create(store, "a")
+    entry = await created_at_last(store, "a")
     assert await at_last(store.barrier) >= entry.revision
     trio.signal(signal.SIGSTOP)
 
@@ -284,11 +308,11 @@ async def test_consistent_reads_and_refusals_of_all_servers_wait_until_replicas_
 ) -> None:
     """Otherwise a failover could bring back an object for which a client got 404."""
     one, other = await opened(), await opened()
-    held = await create(one, "a")
+    held = await created_at_last(one, "a")
     patience(0.3)
-    trio.signal(signal.SIGSTOP)
+    deleting = await held_up(trio.replicas, one, lambda: change(one, "delete", held))
     with pytest.raises(OutcomeUnknown):
-        await change(one, "delete", held)
+        await deleting
     await eventually(lambda: other.applied > held.revision)
     for ask in (other.barrier(), change(other, "delete", held), create(other, "b")):
         with pytest.raises((Unavailable, OutcomeUnknown)):
@@ -311,7 +335,7 @@ async def test_missing_replica_stops_writes_of_all_alone(trio: Trio, resource: s
         await create(all_, "b")
     with pytest.raises(Unavailable):
         await all_.barrier()
-    await one.barrier()
+    await at_last(one.barrier)
     trio.replicas[1].start()
     follow(trio.replicas[1], trio.primary)
     await created_at_last(all_, "b")
@@ -348,13 +372,11 @@ async def test_write_that_was_seen_and_lost_happens_once_at_the_next_primary(
 ) -> None:
     """The log brought the write, no replica had it, the primary died: what was seen must not count."""
     store = await opened()
-    held = await create(store, "a")
+    held = await created_at_last(store, "a")
     key = "b" if what == "create" else "a"
     for replica in trio.replicas:
         await eventually(partial(_as_told, replica, resource, "a", "create", held))
-    trio.signal(signal.SIGSTOP)
-    writing = asyncio.create_task(change(store, what, held))
-    await eventually(lambda: store.applied > held.revision)
+    writing = await held_up(trio.replicas, store, lambda: change(store, what, held))
     lost = store.applied
     await asyncio.sleep(0)
     assert not writing.done()
@@ -387,11 +409,9 @@ async def test_write_that_the_next_primary_has_is_confirmed_there(
 ) -> None:
     """One replica of two had the write when the primary died. It is found in the log, not executed again, and a deletion is no 404."""
     store = await opened(durability.ALL)
-    held = await create(store, "a")
+    held = await created_at_last(store, "a")
     new, behind = trio.replicas
-    behind.signal(signal.SIGSTOP)
-    writing = asyncio.create_task(change(store, what, held))
-    await eventually(lambda: store.applied > held.revision)
+    writing = await held_up([behind], store, lambda: change(store, what, held))
     key, there = ("b" if what == "create" else "a"), store.applied
     await eventually(lambda: row(new, resource, key) == (None if what == "delete" else there))
     assert not writing.done()
@@ -415,10 +435,8 @@ async def test_session_that_ends_leaves_a_write_in_doubt_until_replicas_have_it(
 ) -> None:
     """WAIT knows nothing of writes of an earlier connection, so it must not be believed without a write of the new one."""
     store = await opened()
-    await create(store, "a")
-    trio.signal(signal.SIGSTOP)
-    writing = asyncio.create_task(create(store, "b"))
-    await eventually(lambda: row(trio.primary, resource, "b") == store.applied)
+    await created_at_last(store, "a")
+    writing = await held_up(trio.replicas, store, lambda: create(store, "b"))
     session = store._link.session
     assert session is not None
     trio.primary("CLIENT", "KILL", "ID", session.writes.client_id)
@@ -436,11 +454,11 @@ async def test_deletion_in_doubt_is_repeated_without_404(
 ) -> None:
     """A client that got 504 for a deletion repeats it only after replicas have it: 404 is then the truth."""
     store = await opened()
-    held = await create(store, "a")
+    held = await created_at_last(store, "a")
     patience(0.5)
-    trio.signal(signal.SIGSTOP)
+    deleting = await held_up(trio.replicas, store, lambda: change(store, "delete", held))
     with pytest.raises(OutcomeUnknown):
-        await change(store, "delete", held)
+        await deleting
     with pytest.raises(Unavailable):
         await change(store, "delete", held)
     trio.signal(signal.SIGCONT)
@@ -461,6 +479,7 @@ async def test_deletion_in_doubt_is_repeated_without_404(
 async def test_check_and_info_tell_durability_and_replicas_in_step(trio: Trio, resource: str) -> None:
     options = patient(trio.url, durability="replica")
     await administration.init(options, [resource])
+    await eventually(lambda: durability.in_step(durability.parse(trio.primary("INFO", "replication"))) == 2)
     assert await administration.check(options, [resource]) == []
     server, _ = await administration.info(options, [resource])
     assert server.endswith(", durability replica, 2 replicas in step (1 needed)")
