@@ -18,6 +18,7 @@ from apiserver.storage import functions
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Foreign, Lost
 from apiserver.storage.lineage import Link, Session
+from apiserver.storage.pipeline import STALLED_SECONDS
 from apiserver.storage.replica import Replica
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
@@ -51,18 +52,30 @@ class Barrier:
         self._passed, self._failed = (metrics.BARRIERS.labels(name, outcome) for outcome in ("passed", "failed"))
 
     def join(self) -> asyncio.Future[Revision]:
-        """Return a future for one read: the applied revision once the barrier has passed, or Unavailable after at most `seconds`."""
+        """Return a future for one read: the applied revision once the barrier has passed, or Unavailable after `seconds`."""
         round_ = self._next
         if round_ is None:
             round_ = self._next = _Round(self._loop.time())
-            expired = Unavailable(f"the store did not answer within {self._seconds:g} s")
-            round_.timer = self._loop.call_later(self._seconds, self._fail, round_, expired)
+            self._arm(round_, halves=2)
             if not self._asking:
                 self._asking = True
                 self._loop.call_soon(self._ask)  # every read of this turn of the loop shares the question
         waiter: asyncio.Future[Revision] = self._loop.create_future()
         round_.waiters.append(waiter)
         return waiter
+
+    def _arm(self, round_: _Round, *, halves: int) -> None:
+        """Let the round fail after so many halves of its time."""
+        due = self._loop.time() + self._seconds / 2
+        round_.timer = self._loop.call_at(due, self._late, round_, due, halves)
+
+    def _late(self, round_: _Round, due: float, halves: int) -> None:
+        if self._loop.time() - due > STALLED_SECONDS:
+            self._arm(round_, halves=2)  # this process was suspended, and perhaps the store as well
+        elif halves > 1:
+            self._arm(round_, halves=halves - 1)
+        else:
+            self._fail(round_, Unavailable(f"the store did not answer within {self._seconds:g} s"))
 
     def _ask(self) -> None:
         round_, self._next = self._next, None

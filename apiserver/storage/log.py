@@ -24,6 +24,8 @@ SHORT_BLOCK_MS = 100
 """While a resource is being filled: the longest time until its log is followed."""
 ENTRIES = 64
 """Per stream and read: 64 entries are applied in about a millisecond, and take at most 200 MB."""
+LOOK_SECONDS = 1.0
+"""Time between two looks whether the connection owes an answer for too long."""
 SLICE_SECONDS = 0.004
 PORTION_BYTES = 256 << 10
 """Entries fed between two looks at the clock, in bytes: the largest objects take some milliseconds each."""
@@ -280,24 +282,24 @@ class _Reading:
     async def _awaited(self, future: asyncio.Future[_Answer]) -> _Answer:
         """Wait for the future. Raises Disconnected when the connection breaks first, or owes an answer for too long.
 
-        No timer is reset while answers come: when it fires, the present question may not be due.
+        No timer is reset while answers come: when it fires, the present question may not be due. One that was asked before this process
+        was suspended counts as asked after that.
         """
-        broken, until = self._connection.broken, self._due
+        broken, spared = self._connection.broken, 0.0
         try:
             while not future.done():
-                left = max(0.0, until - self._loop.time())
-                await asyncio.wait((future, broken), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                now = self._loop.time()
+                look = min(max(now, self._due, spared), now + LOOK_SECONDS)
+                await asyncio.wait((future, broken), timeout=look - now, return_when=asyncio.FIRST_COMPLETED)
                 if future.done():
                     break
                 if broken.done():
                     raise Disconnected(broken.result())
                 now = self._loop.time()
-                if now - until > pipeline.STALLED_SECONDS:
-                    until = now + self._seconds
-                elif now >= self._due:
+                if now - look > pipeline.STALLED_SECONDS:
+                    spared = now + self._seconds
+                elif now >= max(self._due, spared):
                     raise Disconnected(f"the log's connection has not answered for {self._seconds:g} s")
-                else:
-                    until = self._due
             return future.result()
         finally:
             pipeline.abandon(future)

@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 CLOSED = "Connection closed by server."
 STALLED_SECONDS = 1.0
-"""A timer that fires this much late shows that the process was suspended: the answer may be there, waiting to be read."""
+"""A timer that fires this much late shows that the process was suspended: the answer may be there, waiting to be read. So what waits for
+an answer sets timers far shorter than its patience, or a suspension that is hardly longer than that would look like silence."""
 
 
 class Rejected(Unavailable):

@@ -124,7 +124,7 @@ class Store:
     async def barrier(self) -> Revision:
         """Return an applied revision that is not older than any acknowledged write before this call, on any replica.
 
-        Raises Unavailable (after at most `barrier_seconds`) and Initializing.
+        Raises Unavailable (after `barrier_seconds`) and Initializing.
         """
         self._replica.require()
         self._require_connection()

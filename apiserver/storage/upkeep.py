@@ -71,20 +71,20 @@ class Upkeep:
 
     async def guard(self, session: Session) -> None:
         """Give the session up when it does not answer, and keep up to date how many replicas are in step if writes need some."""
-        now = self._clock()
+        now = awake = self._clock()
         while True:
             before = now
             await asyncio.sleep(GUARD_SECONDS)
             now = self._clock()
             if now - before > STALLED_SECONDS:
-                continue
+                awake = now  # suspended meanwhile, perhaps with the store: what was asked before counts as asked now
             for connection in session.connections:
                 since = connection.owes_since()
                 longest = (
                     self._options.reply_seconds
                     + (session.waits + session.replicated.asking) * durability.CONFIRM_SECONDS
                 )
-                if since is not None and now - since > longest:
+                if since is not None and now - max(since, awake) > longest:
                     raise Disconnected(f"the store has not answered for {self._options.reply_seconds:g} s")
             if session.need():
                 session.reads.submit(durability.REPLICATION, session.heard_info)
