@@ -10,6 +10,7 @@ ENVIRONMENT = @"$(PYTHON)" -c '$(CHECK)' && "$(PYTHON)" scripts/venv.py "$(VENV)
 PROCESSES ?= 4
 WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
+PAUSE ?= 0
 # Versions of Kubernetes that KUBERNETES= chooses, besides the default.
 OLDER := $(patsubst tests/e2e/controlplane/go-%.mod,%,$(wildcard tests/e2e/controlplane/go-*.mod))
 # Each of these checks uses one core, so two run at a time.
@@ -45,9 +46,9 @@ test-python: venv ## what depends most on Python: unit tests (wire, serving, …
 	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/promises/cel $(ARGS)
 
 test-busy: PROCESSES = 2
-test-busy: venv ## the tests RUNS times (5), beside two programs that never rest
+test-busy: venv ## the tests RUNS times (5), beside two programs that never rest (PAUSE=2: they stand still for 2 s now and then)
 	$(CHECKS)
-	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.busy --runs $(RUNS) --pause $(PAUSE) -- $(WORKERS) $(ARGS)
 
 test-releases: binaries ## the tests that depend on the Kubernetes release, on each release but the newest (marker `releases`)
 	$(foreach version,$(OLDER),KUBERNETES=$(version) $(BIN)/python -m pytest $(WORKERS) -m releases $(ARGS) &&) true
