@@ -32,6 +32,8 @@ async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awa
     with failures.translated(call.info):
         live, fresh = call.store.view().get(key), False
         while True:
+            if live is not None:
+                call.exchange.hold(size=live.size)  # an attempt that fails leaves a decoded object, too
             try:
                 result = await attempt(live)
             except (Moved, KeyExists) as e:

@@ -101,7 +101,7 @@ class Exchange:
 
     def hold(self, *made: Any, size: int) -> None:
         """Keep these values until `free`, if `size`, an estimate of their bytes, is large: else the last function that uses them frees
-        them, on the event loop."""
+        them, on the event loop. Without values: if the request fails, keep what its functions have made."""
         if size > offload.FREE.limit:
             self.heavy = True
             self._held += made
