@@ -26,7 +26,7 @@ from apiserver.watchcache.entry import Key, Revision
 from bench import accounting
 from bench.store import slice_value
 from tests.fixtures.clusters import Cluster, resources_of
-from tests.fixtures.sentinels import free_port
+from tests.fixtures.processes import free_port
 from tests.fixtures.valkey import PASSWORD, Server, index_func
 
 WRITERS = 16

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.cluster import initialise, measure
-from tests.fixtures.sentinels import Topology, free_port
+from tests.fixtures.processes import free_port
+from tests.fixtures.sentinels import Topology
 from tests.fixtures.valkey import PASSWORD, Server
 
 

@@ -32,8 +32,9 @@ from apiserver.storage.upkeep import Upkeep
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.clusters import Cluster, Member, free_port_pair, resources_of, slot_of_resource
+from tests.fixtures.processes import free_port
 from tests.fixtures.proxy import Proxy
-from tests.fixtures.sentinels import free_port, until
+from tests.fixtures.sentinels import until
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, index_func, patient, value
 from tests.unit.storage.test_store import Ear
 

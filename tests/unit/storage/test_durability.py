@@ -22,7 +22,7 @@ from apiserver.storage.options import StoreOptions
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Key, Revision
-from tests.fixtures.sentinels import free_port
+from tests.fixtures.processes import free_port
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, install, patient, value
 
 ABSENT = Revision(0)

@@ -26,6 +26,7 @@ from apiserver.storage.pipeline import Connection, Rejected, pack
 from apiserver.storage.primaries.sentinel import Line, Sentinels
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache.entry import Key, Revision
+from tests.fixtures.processes import free_port
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, forget, install, patient, value
 
 NAME = "main"
@@ -237,13 +238,6 @@ async def test_call_gets_a_refusal_when_another_one_was_cancelled_while_the_line
 
 
 # ------------------------------------------------------------------------------------------------------------------ two servers
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
