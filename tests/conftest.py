@@ -19,7 +19,7 @@ from apiserver.apimachinery import releases
 from apiserver.config import logs
 from apiserver.runtime import garbage
 from tests.e2e.controlplane import binaries
-from tests.fixtures import cases, steps
+from tests.fixtures import cases, cpu, steps
 
 PROJECT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -94,8 +94,10 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"measured": steps.new_event_loop}
 
 
-LONG_STEPS = pytest.StashKey[list[str]]()
-"""The long steps of a test's first run."""
+LONG_STEPS = pytest.StashKey[list[list[str]]]()
+"""The long steps of a test, for each run that had some."""
+REPEATS = 2
+"""A test with long steps runs again so often. Those that the test causes come each time; those that the machine causes do not."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,20 +106,27 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     yield
     if not (found := steps.breaches()):
         return
-    if LONG_STEPS not in item.stash and not item.stash.get(FAILED, False):
-        item.stash[LONG_STEPS] = found
-        return
-    found = item.stash.get(LONG_STEPS, []) + found
-    pytest.fail("steps of the event loop above the budget:\n" + "\n".join(found), pytrace=False)
+    if item.stash.get(FAILED, False) or not _runs_again(item, found):
+        pytest.fail("steps of the event loop above the budget:\n" + "\n".join(found), pytrace=False)
 
 
-def _once_more(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run a test again after a long step. A long step that the test causes comes again; one that the machine causes seldom does."""
-    first = item.stash[LONG_STEPS]
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.failed:
-            report.sections.append(("Steps above the budget when it ran first", "\n".join(first)))
-            item.ihook.pytest_runtest_logreport(report=report)
+def _runs_again(item: pytest.Item, found: list[str]) -> bool:
+    """Note the long steps of this run. Return whether the test runs once more, and this run does not count."""
+    noted = item.stash.setdefault(LONG_STEPS, [])
+    noted.append(found)
+    return len(noted) <= REPEATS
+
+
+def _repeat(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run a test again for as long as its last run had long steps and does not count."""
+    noted, runs = item.stash.get(LONG_STEPS, []), 0
+    while runs < len(noted) and not item.stash.get(FAILED, False):
+        runs = len(noted)
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            if report.failed:
+                told = "\n".join(step for steps_of_a_run in noted[:runs] for step in steps_of_a_run)
+                report.sections.append(("Steps above the budget in earlier runs", told))
+                item.ihook.pytest_runtest_logreport(report=report)
 
 
 # ------------------------------------------------------------------------------------------------------------ failed tests
@@ -129,6 +138,8 @@ FAILED = pytest.StashKey[bool]()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if (found := cpu.above()) and report.failed and not item.stash.get(FAILED, False) and _runs_again(item, found):
+        report.outcome, report.longrepr = "passed", None
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     counted = getattr(getattr(item, "function", None), cases.COUNTED, None)
     if counted and report.when == "call":
@@ -149,8 +160,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """A failed test has left open whatever it had in hand, and its traceback keeps all of that alive until the next test runs. It is let
     go of here, outside of any test, or what is said about it (a subprocess that still runs, a socket) would fail the next one."""
     outcome = yield
-    if LONG_STEPS in item.stash:
-        _once_more(item, nextitem)
+    _repeat(item, nextitem)
     if item.stash.get(FAILED, False):
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):
             vars(sys).pop(name, None)
