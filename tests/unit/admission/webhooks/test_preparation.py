@@ -33,7 +33,7 @@ def read(*webhooks: dict[str, Any]) -> list[configuration.Webhook]:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> set[tuple[str, str]]:
-    found = {(record.message, record.__dict__["webhook"]) for record in caplog.records if "webhook" in record.__dict__}
+    found = {(record.message, record.__dict__["webhook"]) for record in caplog.records}
     caplog.clear()
     return found
 
