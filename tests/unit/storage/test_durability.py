@@ -24,24 +24,13 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Key, Revision
 from tests.fixtures.processes import free_port
 from tests.fixtures.valkey import PASSWORD, Open, Server, eventually, follow, install, patient, value
+from tests.unit.storage.conftest import Patience
 
 ABSENT = Revision(0)
 T = TypeVar("T")
 
 
 Opened = Callable[..., Awaitable[Store]]
-Patience = Callable[[float], None]
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> Patience:
-    """Replicas may take a minute to confirm, unless a test asks for less: a busy machine must not put writes in doubt."""
-
-    def patience(seconds: float) -> None:
-        monkeypatch.setattr(durability, "CONFIRM_SECONDS", seconds)
-
-    patience(60.0)
-    return patience
 
 
 class Trio:

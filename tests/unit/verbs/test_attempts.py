@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from apiserver.apimachinery import errors
+from apiserver.runtime import offload
 from apiserver.schema.resource import Object
 from apiserver.verbs import patch
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
@@ -53,4 +54,4 @@ async def test_small_patch_that_fails_frees_a_large_object_in_a_thread(
 
     assert answer.status == 400
     assert await asyncio.to_thread(went.wait, 10)
-    assert freed == [stored > 16_384]
+    assert freed == [stored > offload.FREE.limit]
